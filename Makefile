@@ -1,0 +1,21 @@
+# Verbs only; what each one means is in pyproject.toml and CONTRIBUTING.md.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+
+.PHONY: demo sync format lint type test cov bench check clean
+
+demo: $(VENV)/.run ; $(BIN)/hmz-mp exec -f fanout -a tool/hmz_mp.toolbox.python:outline --include '*.py' "outline"
+sync: $(VENV)/.dev
+format: sync ; $(BIN)/ruff format . && $(BIN)/ruff check --fix .
+lint: sync ; $(BIN)/ruff format --check . && $(BIN)/ruff check .
+type: sync ; $(BIN)/mypy
+test: sync ; $(BIN)/pytest
+cov: sync ; $(BIN)/pytest --cov=hmz_mp --cov=hmz_mp_worker --cov-report=term-missing
+bench: sync ; $(BIN)/python -m bench
+check: lint type test
+clean: ; rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(VENV)/bin/python: ; $(PYTHON) -m venv $(VENV)
+$(VENV)/.run: $(VENV)/bin/python pyproject.toml ; $(BIN)/python -m pip install -q -e . && touch $@
+$(VENV)/.dev: $(VENV)/bin/python pyproject.toml ; $(BIN)/python -m pip install -q -e '.[dev]' && touch $@ $(VENV)/.run
