@@ -1,1 +1,1 @@
-"""The executor itself: policy, limits, sessions, turns and the pool. See ``docs/architecture.md``."""
+"""The executor: policy, limits, sessions, turns and the pool. See ``docs/architecture.md``."""

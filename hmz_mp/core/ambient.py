@@ -6,12 +6,13 @@ module; it knows nothing of agents, flows, ledgers or terminals.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from hmz_mp.core.pool import Pool
 
 __all__ = [

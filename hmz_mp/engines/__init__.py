@@ -1,0 +1,1 @@
+"""Engines carry what the policy decides to worker processes."""
