@@ -1,0 +1,24 @@
+"""The first of our code that a zygote's interpreter runs."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+__all__ = ["main"]
+
+
+def main(control_fd: int, coordinator: int) -> None:
+    """Import what the zygote needs, and run it.
+
+    msgspec imports typing_extensions where it finds it, and needs it only before Python 3.11; the
+    import takes longer than msgspec itself, so it is hidden while msgspec loads.
+    """
+    hidden = "typing_extensions"
+    if hidden not in sys.modules:
+        sys.modules[hidden] = None  # type: ignore[assignment]  # how an import is blocked
+        try:
+            import_module("msgspec.msgpack")
+        finally:
+            del sys.modules[hidden]
+    import_module("hmz_mp_worker.zygote").main(control_fd, coordinator)

@@ -1,0 +1,165 @@
+"""The call worker: one blocking call at a time, in the order in which they were sent.
+
+When more than one call was sent, a watching thread looks every `_LOOK_EVERY` seconds whether the
+same call still runs. If so it sends the answers that wait and gives back what has not begun, so
+that neither waits behind a call that turned out heavy. A call that holds the GIL delays that.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+import time
+from collections import deque
+from time import monotonic
+from typing import Any
+
+from hmz_mp_worker import running, state, wire
+from hmz_mp_worker.framing import FrameReader
+from hmz_mp_worker.link import Link
+from hmz_mp_worker.stdio import Output
+
+__all__ = ["CallWorker"]
+
+_LOOK_EVERY = 0.01
+_Queued = tuple[wire.Call, list[bytearray]]
+
+
+class CallWorker:
+    """Runs calls until it is told to retire or its coordinator is gone."""
+
+    # The whole state: what waits, what runs (its ticket), the sessions' dicts, the functions.
+    def __init__(self, sock: socket.socket, link: Link, output: Output) -> None:
+        self._sock = sock
+        self._link = link
+        self._output = output
+        self._reader = FrameReader()
+        self._queue: deque[_Queued] = deque()
+        self._functions = running.Functions()
+        self._sessions: dict[int, dict[str, Any]] = {}
+        self._ticket = 0
+        self._retiring = False
+        self._watch: _Watch | None = None
+
+    def run(self) -> None:
+        """Serve the coordinator; return when it is done with this worker."""
+        queue = self._queue
+        while True:
+            while True:
+                try:  # not `while queue`: the watching thread may empty it in between
+                    call, buffers = queue.popleft()
+                except IndexError:
+                    break
+                self._run(call, buffers)
+            self._link.flush()
+            if self._retiring or not self._receive():
+                return
+
+    def _run(self, call: wire.Call, buffers: list[bytearray]) -> None:
+        link, ticket = self._link, call.ticket
+        self._ticket = ticket
+        state.process.turn = state.RunningTurn(ticket, call.session, self._sessions, link)
+        link.begin(ticket)
+        began = monotonic()
+        try:
+            function, args, kwargs = self._functions.resolve(call, buffers)
+            value = function(*args, **kwargs)
+        except BaseException as error:  # any exception is the call's ending, SystemExit too
+            answer = running.pack_error(ticket, error, began, self._output.take(), sys._getframe())
+            link.answer(answer)
+        else:
+            answer, parts = running.pack_answer(ticket, value, began, self._output.take())
+            link.answer(answer, parts)
+        self._ticket = 0
+        state.process.turn = None
+
+    def _receive(self) -> bool:
+        """Wait for frames and take them in; return False at the connection's end."""
+        taken = False
+        while not taken:
+            count = self._sock.recv_into(self._reader.target())
+            if not count:
+                return False
+            for body, buffers in self._reader.received(count):
+                self._take(wire.decode_to_worker(body), buffers)
+                taken = True
+        return True
+
+    def _take(self, message: wire.ToWorker, buffers: list[bytearray]) -> None:
+        if isinstance(message, wire.Calls):
+            self._take_calls(message, buffers)
+        elif isinstance(message, wire.Forget):
+            self._functions.forget(message.functions)
+            for session in message.sessions:
+                self._sessions.pop(session, None)
+        elif isinstance(message, wire.Paths):
+            running.follow_paths(message)
+        elif isinstance(message, wire.Retire):
+            self._retiring = True
+
+    def _take_calls(self, message: wire.Calls, buffers: list[bytearray]) -> None:
+        for function in message.functions:
+            self._functions.add(function)
+        at = 0
+        for call in message.calls:
+            self._queue.append((call, buffers[at : at + call.buffers]))
+            at += call.buffers
+        if len(self._queue) > 1:
+            if self._watch is None:
+                self._watch = _Watch(self)
+            self._watch.wake()
+
+    def look(self, seen: int) -> int:
+        """Relieve what waits if the call of ticket ``seen`` still runs; return what runs now."""
+        ticket = self._ticket
+        if ticket and ticket == seen:
+            tickets = self._give_back()
+            if tickets:
+                self._link.send(wire.GaveBack(tickets, ticket))
+            else:
+                self._link.flush()
+        return ticket
+
+    def _give_back(self) -> list[int]:
+        tickets = []
+        while True:
+            try:  # pop from the end while the main thread pops from the start: each call goes once
+                tickets.append(self._queue.pop()[0].ticket)
+            except IndexError:
+                return tickets[::-1]
+
+    def idle(self) -> bool:
+        """Whether nothing waits and nothing runs."""
+        return not self._queue and not self._ticket
+
+
+class _Watch:
+    """The watching thread: asleep while the worker is idle, so that it costs nothing then."""
+
+    def __init__(self, worker: CallWorker) -> None:
+        self._worker = worker
+        self._awake = threading.Event()
+        threading.Thread(target=self._run, name="hmz-mp-watch", daemon=True).start()
+
+    def wake(self) -> None:
+        """Begin to look."""
+        if not self._awake.is_set():
+            self._awake.set()
+
+    def _run(self) -> None:
+        seen = 0
+        while True:
+            self._awake.wait()
+            time.sleep(_LOOK_EVERY)
+            if self._worker.idle():
+                self._awake.clear()
+                # A frame may have come between the look and the clear: look once more.
+                if not self._worker.idle():
+                    self._awake.set()
+                seen = 0
+            else:
+                try:
+                    seen = self._worker.look(seen)
+                except OSError:  # the coordinator is gone; the main thread ends the worker
+                    return

@@ -1,0 +1,158 @@
+"""Frames over a stream socket: a header, a body (one encoded message), and raw buffers.
+
+A frame is ``<II`` (body length, number of buffers), then each buffer's length as ``<Q``, then the
+body, then the buffers. Large values travel as buffers, so the body stays small and has a ceiling.
+Knows nothing of what a body means.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Sequence
+
+__all__ = [
+    "BODY_CEILING",
+    "BUFFER_CEILING",
+    "Frame",
+    "FrameError",
+    "FrameReader",
+    "frame_parts",
+    "send_all",
+]
+
+Buffer = bytes | bytearray | memoryview
+Frame = tuple[Buffer, list[bytearray]]
+
+BODY_CEILING = 1 << 28
+BUFFERS_CEILING = 1 << 20
+BUFFER_CEILING = 1 << 42
+
+_HEADER = struct.Struct("<II")
+_LENGTH = struct.Struct("<Q")
+
+
+class FrameError(Exception):
+    """Raised when what arrives is not a frame, or one over the ceilings."""
+
+
+def frame_parts(body: bytes, buffers: Sequence[Buffer] = ()) -> list[Buffer]:
+    """Return the pieces of a frame, to be written one after the other."""
+    if len(body) > BODY_CEILING:
+        raise FrameError(f"a message of {len(body):,} bytes is over the ceiling {BODY_CEILING:,}")
+    head = _HEADER.pack(len(body), len(buffers))
+    if not buffers:
+        return [head + body]
+    lengths = b"".join(_LENGTH.pack(memoryview(buffer).nbytes) for buffer in buffers)
+    return [head + lengths + body, *buffers]
+
+
+def send_all(sock: socket.socket, parts: Sequence[Buffer]) -> None:
+    """Write all of ``parts`` to a blocking socket."""
+    for part in parts:
+        sock.sendall(part)
+
+
+class FrameReader:
+    """Puts frames together from what arrives.
+
+    Receive into `target`, then say how much came with `received`, which returns the frames that
+    are now whole. A body it returns may be a view of its own buffer: decode it before the next
+    call of `target`.
+    """
+
+    # The whole state: the buffer and the filled part of it; for a frame that does not fit in
+    # the buffer, the parts that are whole, those still wanted, and the one being filled.
+    __slots__ = ("_buffer", "_end", "_filled", "_part", "_start", "_view", "_wanted", "_whole")
+
+    def __init__(self, size: int = 1 << 17) -> None:
+        self._buffer = bytearray(size)
+        self._view = memoryview(self._buffer)
+        self._start = 0
+        self._end = 0
+        self._part: bytearray | None = None
+        self._filled = 0
+        self._wanted: list[int] = []
+        self._whole: list[bytearray] = []
+
+    def target(self) -> memoryview:
+        """Return where the next bytes are to be received."""
+        if self._part is not None:
+            return memoryview(self._part)[self._filled :]
+        if self._start:
+            rest = self._end - self._start
+            self._view[:rest] = self._view[self._start : self._end]
+            self._start, self._end = 0, rest
+        return self._view[self._end :]
+
+    def received(self, count: int) -> list[Frame]:
+        """Take note of ``count`` new bytes in `target`; return the frames that are now whole."""
+        frames: list[Frame] = []
+        if self._part is not None:
+            self._filled += count
+            if self._filled < len(self._part) or not self._next_part():
+                return frames
+            frames.append(self._take_whole())
+        else:
+            self._end += count
+        while (frame := self._small_frame()) is not None:
+            frames.append(frame)
+        return frames
+
+    @property
+    def partial(self) -> bool:
+        """Whether a frame has begun and is not whole."""
+        return self._part is not None or self._end > self._start
+
+    def _small_frame(self) -> Frame | None:
+        """Return the next frame that lies in the buffer whole, or begin a larger one."""
+        have = self._end - self._start
+        if have < _HEADER.size:
+            return None
+        body_length, count = _HEADER.unpack_from(self._buffer, self._start)
+        if body_length > BODY_CEILING or count > BUFFERS_CEILING:
+            raise FrameError(f"a frame of {body_length:,} bytes and {count:,} buffers")
+        head = _HEADER.size + _LENGTH.size * count
+        if not count and have >= head + body_length:
+            at = self._start + head
+            self._start = at + body_length
+            return self._view[at : self._start], []
+        if head > len(self._buffer):
+            raise FrameError(f"a frame of {count:,} buffers")
+        if have < head or (not count and head + body_length <= len(self._buffer)):
+            return None
+        return self._begin_large(body_length, head)
+
+    def _begin_large(self, body_length: int, head: int) -> Frame | None:
+        lengths = [
+            length
+            for (length,) in _LENGTH.iter_unpack(
+                self._view[self._start + _HEADER.size : self._start + head]
+            )
+        ]
+        if any(length > BUFFER_CEILING for length in lengths):
+            raise FrameError(f"a buffer of {max(lengths):,} bytes")
+        self._start += head
+        self._wanted = [body_length, *lengths]
+        return self._take_whole() if self._next_part() else None
+
+    def _next_part(self) -> bool:
+        """Put the filled part away and begin the next; return whether the frame is whole."""
+        while True:
+            if self._part is not None:
+                self._whole.append(self._part)
+                self._part = None
+            if not self._wanted:
+                return True
+            part = bytearray(self._wanted.pop(0))
+            here = min(len(part), self._end - self._start)
+            part[:here] = self._view[self._start : self._start + here]
+            self._start += here
+            self._part, self._filled = part, here
+            if here < len(part):
+                return False
+
+    def _take_whole(self) -> Frame:
+        body, *buffers = self._whole
+        self._whole = []
+        return body, buffers

@@ -1,0 +1,88 @@
+"""What is asked of the kernel about processes: death signals, orphans, descendants.
+
+Linux has all of it. Elsewhere (macOS) the calls do nothing or find less, and the ends of
+connections and process groups carry the guarantee alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from pathlib import Path
+
+__all__ = [
+    "adopt_orphans",
+    "children",
+    "descendants",
+    "die_with_parent",
+    "open_process",
+    "signal_all",
+]
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_LINUX = sys.platform == "linux"
+
+
+def _prctl(option: int, value: int) -> None:
+    if _LINUX:
+        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+
+
+def die_with_parent(parent: int) -> None:
+    """Have this process killed when ``parent`` ends, or end now if it has ended already."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent ends."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def open_process(pid: int) -> int | None:
+    """Return a descriptor that becomes readable when ``pid`` ends, where the kernel has them."""
+    if not hasattr(os, "pidfd_open"):
+        return None
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes whose parent ``pid`` is, by all of its threads."""
+    found: list[int] = []
+    try:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            found += [int(word) for word in (task / "children").read_text().split()]
+    except (OSError, ValueError):  # it has ended, or there is no /proc
+        pass
+    return found
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the processes that ``pid`` started, and those started, nearest first."""
+    found: list[int] = []
+    fresh = [pid]
+    while fresh:
+        fresh = [child for one in fresh for child in children(one) if child not in found]
+        found += fresh
+    return found
+
+
+def signal_all(pids: list[int], groups: list[int], number: int) -> None:
+    """Send a signal to processes and process groups; those that have ended are passed over."""
+    for group in groups:
+        try:
+            os.killpg(group, number)
+        except (ProcessLookupError, PermissionError):
+            continue
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except (ProcessLookupError, PermissionError):
+            continue

@@ -1,0 +1,210 @@
+"""User values as bytes: pickle 5 with out-of-band buffers, cloudpickle only where pickle cannot.
+
+Values are opaque to the wire. A large pickle travels as a buffer of its own, so that it is never
+copied into a message's body. Imports cloudpickle on first need only.
+"""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any, NamedTuple
+
+from hmz_mp_worker import wire
+from hmz_mp_worker.framing import Buffer
+
+__all__ = [
+    "INLINE_CEILING",
+    "Payload",
+    "dump",
+    "dump_back",
+    "dump_by_value",
+    "load",
+    "pack_failure",
+    "split",
+]
+
+INLINE_CEILING = 1 << 16  # a larger pickle travels beside the message, not inside it
+_OUT_OF_BAND_FROM = 1 << 16
+
+
+class Payload(NamedTuple):
+    """A pickled value and the buffers that were left out of its pickle."""
+
+    data: bytes
+    buffers: tuple[Buffer, ...] = ()
+
+
+class _Buffers:
+    """Collects a pickle's large contiguous buffers; small ones stay inside it."""
+
+    __slots__ = ("taken",)
+
+    def __init__(self) -> None:
+        self.taken: list[Buffer] = []
+
+    def __call__(self, buffer: pickle.PickleBuffer) -> bool:
+        try:
+            raw = buffer.raw()
+        except BufferError:  # not contiguous: pickle copies it
+            return True
+        if raw.nbytes < _OUT_OF_BAND_FROM:
+            return True
+        self.taken.append(raw)
+        return False
+
+
+def dump(value: Any) -> Payload:
+    """Pickle ``value``, by cloudpickle when pickle cannot. Raises what cloudpickle raises."""
+    buffers = _Buffers()
+    try:
+        data = pickle.dumps(value, 5, buffer_callback=buffers)
+    except Exception:  # pickle cannot; cloudpickle says why if it cannot either
+        return dump_by_value(value)
+    return Payload(data, tuple(buffers.taken)) if buffers.taken else Payload(data)
+
+
+def dump_by_value(value: Any) -> Payload:
+    """Pickle ``value`` with cloudpickle."""
+    import cloudpickle
+
+    buffers = _Buffers()
+    data: bytes = cloudpickle.dumps(value, 5, buffer_callback=buffers)
+    return Payload(data, tuple(buffers.taken))
+
+
+class _ClassReference:
+    """Finds a class of the coordinator's by cloudpickle's id of it."""
+
+    @staticmethod
+    def load(tracker_id: str) -> type:
+        from cloudpickle import cloudpickle
+
+        found: type = cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID[tracker_id]
+        return found
+
+
+def dump_back(value: Any) -> Payload:
+    """Pickle what goes back to the coordinator.
+
+    A class that came from there by value goes back as a reference. Sent by value, cloudpickle
+    would find the caller's own class at the other end and set all its attributes anew.
+    """
+    buffers = _Buffers()
+    try:
+        data = pickle.dumps(value, 5, buffer_callback=buffers)
+    except Exception:  # pickle cannot; cloudpickle says why if it cannot either
+        return _dump_back_by_value(value)
+    return Payload(data, tuple(buffers.taken)) if buffers.taken else Payload(data)
+
+
+_born_here: set[str] = set()  # ids of the classes that this process made and sent by value
+
+
+def _dump_back_by_value(value: Any) -> Payload:
+    import io
+
+    from cloudpickle import Pickler, cloudpickle
+
+    known = cloudpickle._DYNAMIC_CLASS_TRACKER_BY_CLASS
+
+    class BackPickler(Pickler):  # type: ignore[misc]  # cloudpickle ships no types
+        def reducer_override(self, obj: Any) -> Any:
+            if not isinstance(obj, type):
+                return super().reducer_override(obj)
+            tracker_id = known.get(obj)
+            if tracker_id is not None and tracker_id not in _born_here:
+                return _ClassReference.load, (tracker_id,)
+            reduced = super().reducer_override(obj)
+            if obj in known:
+                _born_here.add(known[obj])
+            return reduced
+
+    buffers = _Buffers()
+    with io.BytesIO() as file:
+        BackPickler(file, 5, buffer_callback=buffers).dump(value)
+        return Payload(file.getvalue(), tuple(buffers.taken))
+
+
+def split(payload: Payload) -> tuple[bytes, tuple[Buffer, ...]]:
+    """Return a payload as a message's ``data`` and the buffers of its frame."""
+    if payload.buffers or len(payload.data) > INLINE_CEILING:
+        return b"", (payload.data, *payload.buffers)
+    return payload.data, ()
+
+
+def load(data: Buffer, buffers: list[bytearray] | None = None) -> Any:
+    """Unpickle what `split` made. Raises whatever loading the value raises."""
+    if buffers:
+        return pickle.loads(buffers[0], buffers=buffers[1:])
+    return pickle.loads(data)
+
+
+def _rebuild(cls: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]) -> object:
+    error = cls.__new__(cls)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+class _Rebuilt:
+    """Pickles as an exception that is put together again without calling its ``__init__``."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[Any, ...]]:
+        error = self._error
+        return _rebuild, (type(error), error.args, dict(error.__dict__))
+
+
+def _dump_exception(error: BaseException) -> bytes:
+    """Return a pickle of ``error`` that loads as its own type, or ``b""``."""
+    for form in (error, _Rebuilt(error)):
+        try:
+            data = dump_back(form).data
+            if type(pickle.loads(data)) is type(error):
+                return data
+        except Exception:  # noqa: S112  # tried by loading: its __init__ may want other arguments
+            continue
+    return b""
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as reason:  # a __str__ of the user's that raises
+        return f"<str() of it raised {type(reason).__name__}>"
+
+
+def pack_failure(
+    error: BaseException, *, skip: FrameType | None = None, unpicklable: str = ""
+) -> bytes:
+    """Encode an exception as a `wire.Failure`, leaving out traceback entries up to ``skip``."""
+    kind = type(error)
+    try:
+        lines = "".join(traceback.format_exception(kind, error, _below(error.__traceback__, skip)))
+    except Exception as reason:  # the user's __str__, or a broken chain
+        lines = f"{kind.__qualname__} (its traceback cannot be shown: {type(reason).__name__})\n"
+    name = (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else (f"{kind.__module__}.{kind.__qualname__}")
+    )
+    pickled = b"" if unpicklable else _dump_exception(error)
+    return wire.encode(
+        wire.Failure(pickled, _clean(name), _clean(_text(error)), _clean(lines), unpicklable)
+    )
+
+
+def _below(trace: TracebackType | None, skip: FrameType | None) -> TracebackType | None:
+    if trace is not None and trace.tb_frame is skip:
+        return trace.tb_next
+    return trace
+
+
+def _clean(text: str) -> str:
+    """Return ``text`` without lone surrogates, which msgpack refuses."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

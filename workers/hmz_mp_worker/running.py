@@ -1,0 +1,112 @@
+"""What both kinds of worker share: their set-up, their functions, and packing an answer."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from time import monotonic
+from types import FrameType
+from typing import Any
+
+from hmz_mp_worker import payload, reporting, wire
+from hmz_mp_worker.framing import Buffer
+from hmz_mp_worker.link import Link
+
+__all__ = ["Functions", "Unloadable", "failure_of", "follow_paths", "pack_answer", "set_up"]
+
+
+class Unloadable(Exception):
+    """Raised when a call's function or arguments cannot be loaded in this process."""
+
+
+class Functions:
+    """The functions this worker was sent, loaded on first use."""
+
+    __slots__ = ("_loaded", "_pickles")
+
+    def __init__(self) -> None:
+        self._loaded: dict[int, Any] = {}
+        self._pickles: dict[int, bytes] = {}
+
+    def add(self, function: wire.Function) -> None:
+        """Keep a function's pickle; it is loaded by the first call that names it."""
+        self._pickles[function.id] = function.data
+
+    def forget(self, ids: list[int]) -> None:
+        """Drop functions that no call will name again."""
+        for one in ids:
+            self._loaded.pop(one, None)
+            self._pickles.pop(one, None)
+
+    def resolve(self, call: wire.Call, buffers: list[bytearray]) -> tuple[Any, Any, Any]:
+        """Return the function, the arguments and the keyword arguments of a call."""
+        value = payload.load(call.data, buffers)
+        if not call.function:
+            return value  # type: ignore[no-any-return]  # the coordinator packs three
+        function = self._loaded.get(call.function)
+        if function is None:
+            function = payload.load(self._pickles[call.function])
+            self._loaded[call.function] = function
+        return function, value[0], value[1]
+
+
+def set_up(welcome: wire.Welcome, link: Link) -> bool:
+    """Set this process up as the coordinator asks; say Ready, or what failed."""
+    reporting.ship_logging(welcome.log_level)
+    follow_paths(welcome)
+    if welcome.version != wire.VERSION:
+        error = RuntimeError(
+            f"the coordinator speaks version {welcome.version} of the protocol, "
+            f"this worker {wire.VERSION}"
+        )
+        link.send(wire.StartFailed(failure_of(error), initializer=False))
+        return False
+    try:
+        if welcome.initializer:
+            initializer, initargs = payload.load(welcome.initializer)
+            initializer(*initargs)
+    except BaseException as error:  # said to the coordinator, whatever it is
+        link.send(wire.StartFailed(failure_of(error), initializer=True))
+        return False
+    link.send(wire.Ready(wire.VERSION, os.getpid()))
+    return True
+
+
+def follow_paths(message: wire.Welcome | wire.Paths) -> None:
+    """Import from where the coordinator imports, in its working directory."""
+    if sys.path != message.sys_path:
+        sys.path[:] = message.sys_path
+    try:
+        os.chdir(message.cwd)
+    except OSError as error:
+        logging.getLogger("hmz_mp").warning(
+            "a worker cannot enter the working directory %s: %s", message.cwd, error
+        )
+
+
+def failure_of(error: BaseException) -> wire.Failure:
+    """Return an exception as it travels."""
+    return wire.decode_failure(payload.pack_failure(error))
+
+
+def pack_answer(
+    ticket: int, value: Any, began: float, output: bytes
+) -> tuple[wire.Answer, tuple[Buffer, ...]]:
+    """Return a call's answer, which is a failure when its value cannot be pickled."""
+    seconds = monotonic() - began
+    try:
+        data, buffers = payload.split(payload.dump_back(value))
+    except BaseException as error:  # dumping runs the user's code
+        what = f"the result, of type {type(value).__module__}.{type(value).__qualname__},"
+        failure = payload.pack_failure(error, unpicklable=what)
+        return wire.Answer(ticket, False, failure, began, seconds, output), ()
+    return wire.Answer(ticket, True, data, began, seconds, output, len(buffers)), buffers
+
+
+def pack_error(
+    ticket: int, error: BaseException, began: float, output: bytes, frame: FrameType | None
+) -> wire.Answer:
+    """Return the answer of a call that raised; ``frame`` is our own, left out of its traceback."""
+    failure = payload.pack_failure(error, skip=frame)
+    return wire.Answer(ticket, False, failure, began, monotonic() - began, output)

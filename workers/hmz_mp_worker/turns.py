@@ -1,0 +1,181 @@
+"""The host worker: many ``async def`` turns at a time on one asyncio loop.
+
+Waiting on a program or a model costs a coroutine here, not a process. The turns share the process
+and its working directory; what they print is told apart by task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import sys
+from collections import deque
+from time import monotonic
+from typing import IO, Any, cast
+
+from hmz_mp_worker import running, state, wire
+from hmz_mp_worker.framing import FrameReader
+from hmz_mp_worker.link import Link
+from hmz_mp_worker.stdio import OUTPUT_CEILING, Output
+
+__all__ = ["HostWorker"]
+
+
+class HostWorker:
+    """Runs turns until it is told to retire, and has, or its coordinator is gone."""
+
+    # The whole state: the running tasks by ticket, the sessions' dicts, the functions.
+    def __init__(self, sock: socket.socket, link: Link, output: Output) -> None:
+        self._sock = sock
+        self._link = link
+        self._output = output
+        self._reader = FrameReader()
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._printed: dict[int, _Printed] = {}
+        self._functions = running.Functions()
+        self._sessions: dict[int, dict[str, Any]] = {}
+        self._retiring = False
+        self._flushing = False
+
+    def run(self) -> None:
+        """Serve the coordinator; return when it is done with this worker."""
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        loop = asyncio.get_running_loop()
+        for name in ("stdout", "stderr"):
+            stream = _PrintedByTask(getattr(sys, name), self._printed)
+            setattr(sys, name, cast("IO[str]", stream))
+        while not self._retiring:
+            # Readiness, then a plain recv: the socket stays blocking for writes, which keeps a
+            # frame whole; a coordinator that does not read slows its worker down.
+            await _readable(loop, self._sock)
+            count = self._sock.recv_into(self._reader.target())
+            if not count:
+                break
+            for body, buffers in self._reader.received(count):
+                self._take(wire.decode_to_worker(body), buffers)
+        tasks = list(self._tasks.values())
+        if not self._retiring:
+            for task in tasks:
+                task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        with contextlib.suppress(OSError):  # the coordinator is gone
+            self._link.flush()
+
+    def _take(self, message: wire.ToWorker, buffers: list[bytearray]) -> None:
+        if isinstance(message, wire.Calls):
+            for function in message.functions:
+                self._functions.add(function)
+            at = 0
+            for call in message.calls:
+                self._start(call, buffers[at : at + call.buffers])
+                at += call.buffers
+        elif isinstance(message, wire.Cancel):
+            task = self._tasks.get(message.ticket)
+            if task is not None:
+                task.cancel()
+        elif isinstance(message, wire.Forget):
+            self._functions.forget(message.functions)
+            for session in message.sessions:
+                self._sessions.pop(session, None)
+        elif isinstance(message, wire.Paths):
+            running.follow_paths(message)
+        elif isinstance(message, wire.Retire):
+            self._retiring = True
+
+    def _start(self, call: wire.Call, buffers: list[bytearray]) -> None:
+        task = asyncio.get_running_loop().create_task(self._run(call, buffers))
+        self._tasks[call.ticket] = task
+        task.add_done_callback(lambda task: self._ended(call.ticket, task))
+
+    def _ended(self, ticket: int, task: asyncio.Task[None]) -> None:
+        del self._tasks[ticket]
+        if task.cancelled():  # before its first step, so that `_run` never saw it
+            error = asyncio.CancelledError()
+            self._link.answer(running.pack_error(ticket, error, monotonic(), b"", None))
+            self._flush_soon()
+
+    async def _run(self, call: wire.Call, buffers: list[bytearray]) -> None:
+        ticket = call.ticket
+        turn = state.RunningTurn(ticket, call.session, self._sessions, self._link)
+        state.task_turn.set(turn)
+        began = monotonic()
+        try:
+            function, args, kwargs = self._functions.resolve(call, buffers)
+            value = await function(*args, **kwargs)
+        except BaseException as error:  # any exception is the turn's ending, cancellation too
+            answer = running.pack_error(
+                ticket, error, began, self._take_printed(ticket), sys._getframe()
+            )
+            self._link.answer(answer)
+        else:
+            answer, parts = running.pack_answer(ticket, value, began, self._take_printed(ticket))
+            self._link.answer(answer, parts)
+        self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        if not self._flushing:
+            self._flushing = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        self._link.flush()
+        self._output.trim()
+
+    def _take_printed(self, ticket: int) -> bytes:
+        printed = self._printed.pop(ticket, None)
+        return printed.text().encode("utf-8", "backslashreplace") if printed else b""
+
+
+async def _readable(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> None:
+    ready: asyncio.Future[None] = loop.create_future()
+
+    def note() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
+    loop.add_reader(sock, note)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(sock)
+
+
+class _Printed:
+    """What one turn has printed: its end, at most `OUTPUT_CEILING` characters."""
+
+    __slots__ = ("_pieces", "_size")
+
+    def __init__(self) -> None:
+        self._pieces: deque[str] = deque()
+        self._size = 0
+
+    def add(self, text: str) -> None:
+        self._pieces.append(text)
+        self._size += len(text)
+        while self._size - len(self._pieces[0]) > OUTPUT_CEILING:
+            self._size -= len(self._pieces.popleft())
+
+    def text(self) -> str:
+        return "".join(self._pieces)[-OUTPUT_CEILING:]
+
+
+class _PrintedByTask:
+    """A text stream that keeps what a turn writes with the turn, and passes on the rest."""
+
+    def __init__(self, stream: IO[str], printed: dict[int, _Printed]) -> None:
+        self._stream = stream
+        self._printed = printed
+
+    def write(self, text: str) -> int:
+        turn = state.task_turn.get()
+        if turn is None:
+            return self._stream.write(text)
+        self._printed.setdefault(turn.ticket, _Printed()).add(text)
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
