@@ -18,9 +18,9 @@ class Inherited(Generic[AnyStr]):
     """
 
     def __init__(self, top: AnyStr, separator: AnyStr, holds: Callable[[AnyStr], bool]) -> None:
-        self._separator = separator
-        self._holds = holds
-        self._known = {top: False}
+        self._separator: AnyStr = separator
+        self._holds: Callable[[AnyStr], bool] = holds
+        self._known: dict[AnyStr, bool] = {top: False}
 
     def above(self, name: AnyStr) -> bool:
         """Return whether it holds for a directory that ``name`` is in."""
