@@ -1,0 +1,291 @@
+"""Reading runs from their ledgers: finished, in progress, or cut short.
+
+Never writes. Imported by commands and by whoever resumes a run; it knows nothing of terminals.
+What a killed run left unfinished is told apart by its process: gone, and no end written.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import psutil
+
+from hmz_mp.core.ambient import TurnRecord, TurnState
+from hmz_mp.errors import BadInput
+from hmz_mp.runs.schema import DATABASE, TEXT_COLUMNS, TURN_COLUMNS, VERSION, stored, unstored
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+__all__ = ["RecordedRun", "RunSummary", "list_runs", "open_run"]
+
+_SELECT = f"SELECT {', '.join(TURN_COLUMNS)} FROM turns"  # noqa: S608  (names of ours)
+_LISTED = 10
+# A process is told from a later one of the same pid by its start, which psutil derives from the
+# clock; this much the clock may have been corrected meanwhile.
+_CLOCK_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """One run as a whole. Times are seconds by ``time.time()``.
+
+    ``status`` is how the run ended, or "running", or "interrupted" when its process is gone and
+    no end was written, or "unreadable", and then ``problem`` says why and the rest is empty.
+    ``counts`` has how many turns are in each state, from their rows. ``ended_at`` of an
+    interrupted run is when its last turn changed; of a running one it is ``None``.
+    """
+
+    run_id: str
+    directory: Path
+    status: str
+    started_at: float = 0.0
+    ended_at: float | None = None
+    exit_code: int | None = None
+    flow: str = ""
+    task: str = ""
+    command: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    problem: str | None = None
+
+    @property
+    def turns(self) -> int:
+        """How many turns were written down."""
+        return sum(self.counts.values())
+
+
+class RecordedRun:
+    """One run, open for reading; a context manager. Its turns come as `TurnRecord`s.
+
+    Of a run that is over, turns that never ended are given an end: those that were queued are
+    "not_run", those that were running "cancelled".
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._connection = _connect(directory / DATABASE)
+        try:
+            with _readable(directory / DATABASE):
+                self.summary = _summary(directory, self._connection)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"<RecordedRun {self.summary.run_id} {self.summary.status}>"
+
+    def __enter__(self) -> RecordedRun:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the database; may be called again."""
+        self._connection.close()
+
+    def turns(
+        self, item_id: str | None = None, *, state: str | None = None
+    ) -> Iterator[TurnRecord]:
+        """Yield turns in the order they were submitted: all, of one item, or in one state."""
+        if item_id is None:
+            found = self._records(f"{_SELECT} ORDER BY number", [])
+        else:
+            query = f"{_SELECT} WHERE item_id = ? ORDER BY number"
+            found = self._records(query, [stored(item_id)])
+        return (record for record in found if state is None or record.state == state)
+
+    def slowest(self, most: int) -> list[TurnRecord]:
+        """Return the ``most`` turns that ran longest, the longest first."""
+        query = f"{_SELECT} WHERE seconds IS NOT NULL ORDER BY seconds DESC, number LIMIT ?"
+        return list(self._records(query, [most]))
+
+    def item_ids(self) -> Iterator[str]:
+        """Yield the id of every item, once, in the order first submitted."""
+        query = "SELECT item_id FROM turns GROUP BY item_id ORDER BY min(number)"
+        return (unstored(item_id) for (item_id,) in self._rows(query, []))
+
+    def _records(self, query: str, values: Sequence[Any]) -> Iterator[TurnRecord]:
+        over = self.summary.status != "running"
+        for row in self._rows(query, values):
+            record = _record(row)
+            yield _ended(record) if over else record
+
+    def _rows(self, query: str, values: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+        with _readable(self.directory / DATABASE):
+            yield from self._connection.execute(query, values)
+
+
+def list_runs(runs_dir: Path) -> list[RunSummary]:
+    """Return the runs in ``runs_dir``, newest first; none if there is no such directory."""
+    found = []
+    for directory in _directories(runs_dir):
+        try:
+            with RecordedRun(directory) as run:
+                found.append(run.summary)
+        except BadInput as error:
+            found.append(RunSummary(directory.name, directory, "unreadable", problem=str(error)))
+    return found
+
+
+def open_run(runs_dir: Path, run: str) -> RecordedRun:
+    """Return the run of that id, or whose id begins so; "last" is the one that began last.
+
+    Raises `BadInput`, which lists the runs there are, when there is none or more than one, and
+    when the run cannot be read.
+    """
+    directories = _directories(runs_dir)
+    if not directories:
+        raise BadInput(f"there are no runs in {str(runs_dir)!r}")
+    if run == "last":
+        return RecordedRun(directories[0])
+    matching = [one for one in directories if run and one.name.startswith(run)]
+    exact = [one for one in matching if one.name == run]
+    if len(exact or matching) != 1:
+        raise BadInput(_which(run, matching, directories))
+    return RecordedRun((exact or matching)[0])
+
+
+def _directories(runs_dir: Path) -> list[Path]:
+    try:
+        entries = list(runs_dir.iterdir())
+    except OSError:
+        return []
+    return sorted((one for one in entries if (one / DATABASE).is_file()), reverse=True)
+
+
+def _which(run: str, matching: list[Path], everything: list[Path]) -> str:
+    if matching:
+        said, listed = f"{run!r} is the beginning of {len(matching)} runs", matching
+    else:
+        said, listed = f"there is no run {run!r}", everything
+    more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
+    return f"{said}; there are: {', '.join(one.name for one in listed[:_LISTED])}{more}"
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise BadInput(f"the ledger {str(path)!r} cannot be read: {error}") from error
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """Open a ledger that this version can read. Raises `BadInput`."""
+    with _readable(path):
+        try:
+            return _opened(path, "mode=ro")
+        except sqlite3.OperationalError:
+            # Where nothing may be written, not even the files beside the database that readers
+            # share with its writer, SQLite opens it only as one that nobody writes.
+            return _opened(path, "immutable=1")
+
+
+def _opened(path: Path, mode: str) -> sqlite3.Connection:
+    address = f"file:{quote(bytes(path.absolute()))}?{mode}"
+    connection = sqlite3.connect(address, uri=True, timeout=30, isolation_level=None)
+    try:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version != VERSION:
+            raise BadInput(_other_version(path, version))
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _other_version(path: Path, version: int) -> str:
+    if version == 0:
+        return f"the ledger {str(path)!r} has nothing in it yet"
+    return (
+        f"the ledger {str(path)!r} is of version {version}, and this hmz-mp reads version "
+        f"{VERSION}; use the hmz-mp that wrote it"
+    )
+
+
+def _summary(directory: Path, connection: sqlite3.Connection) -> RunSummary:
+    connection.row_factory = sqlite3.Row
+    run = connection.execute("SELECT * FROM runs").fetchone()
+    connection.row_factory = None
+    if run is None:
+        raise BadInput(f"the ledger of {directory.name} has nothing in it")
+    counts = dict(connection.execute("SELECT state, count(*) FROM turns GROUP BY state"))
+    status, ended_at = run["status"], run["ended_at"]
+    if ended_at is None and _is_alive(run["pid"], run["process_started"]):
+        status = "running"
+    elif ended_at is None:
+        status, ended_at = "interrupted", _last_change(connection, run["started_at"])
+    if status != "running":
+        counts = _settled(counts)
+    return RunSummary(
+        run_id=run["run_id"],
+        directory=directory,
+        status=status,
+        started_at=run["started_at"],
+        ended_at=ended_at,
+        exit_code=run["exit_code"],
+        flow=unstored(run["flow"]),
+        task=unstored(run["task"]),
+        command=tuple(json.loads(run["command"])),
+        agents=tuple(json.loads(run["agents"])),
+        options=json.loads(run["options"]),
+        counts=counts,
+    )
+
+
+def _is_alive(pid: int, started: float) -> bool:
+    try:
+        process = psutil.Process(pid)
+        alive = process.status() != psutil.STATUS_ZOMBIE
+        return alive and abs(process.create_time() - started) < _CLOCK_SECONDS
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied:
+        return True
+
+
+def _last_change(connection: sqlite3.Connection, started_at: float) -> float:
+    query = "SELECT max(submitted_at), max(began_at), max(ended_at) FROM turns"
+    (times,) = connection.execute(query).fetchall()
+    return max(filter(None, times), default=started_at)
+
+
+_SETTLED: dict[str, TurnState] = {"queued": "not_run", "running": "cancelled"}
+
+
+def _settled(counts: dict[str, int]) -> dict[str, int]:
+    settled: dict[str, int] = {}
+    for state, count in counts.items():
+        state = _SETTLED.get(state, state)
+        settled[state] = settled.get(state, 0) + count
+    return settled
+
+
+def _record(row: tuple[Any, ...]) -> TurnRecord:
+    values = dict(zip(TURN_COLUMNS, row, strict=True))
+    for name in TEXT_COLUMNS:
+        values[name] = unstored(values[name])
+    return TurnRecord(**values)
+
+
+def _ended(record: TurnRecord) -> TurnRecord:
+    if record.state in _SETTLED:
+        it_was = "began" if record.state == "queued" else "was done"
+        record.state = _SETTLED[record.state]
+        record.error = record.error or f"the run ended before this turn {it_was}"
+    return record

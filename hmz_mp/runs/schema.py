@@ -1,0 +1,100 @@
+"""The ledger's tables, and how values are stored in them. Imported by ``hmz_mp.runs`` only.
+
+A text that UTF-8 cannot hold (a lone surrogate, which is how a byte of a file name that is not
+UTF-8 travels) is stored as a blob, encoded with ``surrogatepass``; every other text as text.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = [
+    "DATABASE",
+    "TEXT_COLUMNS",
+    "TURN_COLUMNS",
+    "VERSION",
+    "create_statements",
+    "stored",
+    "unstored",
+    "upsert_turns",
+]
+
+DATABASE = "run.db"
+VERSION = 1
+
+# Every field of a TurnRecord but `cancel`. The small ones come first: SQLite finds a column by
+# reading what is before it, and counting states must not read every prompt and answer.
+TURN_COLUMNS = {
+    "number": "INTEGER PRIMARY KEY",
+    "state": "TEXT NOT NULL",
+    "place": "INTEGER NOT NULL",
+    "attempts": "INTEGER NOT NULL",
+    "worker": "INTEGER",
+    "submitted_at": "REAL NOT NULL",
+    "began_at": "REAL",
+    "ended_at": "REAL",
+    "seconds": "REAL",
+    "agent_id": "TEXT NOT NULL",
+    "session": "TEXT NOT NULL",
+    "agent": "TEXT NOT NULL",
+    "item_id": "TEXT NOT NULL",
+    "path": "BLOB",
+    "cwd": "TEXT",
+    "error_type": "TEXT",
+    "error": "TEXT",
+    "answer": "TEXT",
+    "detail": "TEXT",
+    "output": "TEXT NOT NULL",
+    "prompt": "TEXT NOT NULL",
+}
+TEXT_COLUMNS = frozenset(name for name, kind in TURN_COLUMNS.items() if kind.startswith("TEXT"))
+
+_RUNS = """
+CREATE TABLE runs (
+    run_id TEXT PRIMARY KEY,
+    started_at REAL NOT NULL,
+    ended_at REAL,
+    status TEXT,
+    exit_code INTEGER,
+    pid INTEGER NOT NULL,
+    process_started REAL NOT NULL,
+    version TEXT NOT NULL,
+    flow TEXT NOT NULL,
+    task TEXT NOT NULL,
+    command TEXT NOT NULL,
+    agents TEXT NOT NULL,
+    options TEXT NOT NULL,
+    counts TEXT
+)
+"""
+
+
+def create_statements() -> tuple[str, ...]:
+    """Return what makes an empty database a ledger, to be run as one transaction."""
+    columns = ", ".join(f"{name} {kind}" for name, kind in TURN_COLUMNS.items())
+    return _RUNS, f"CREATE TABLE turns ({columns})", f"PRAGMA user_version = {VERSION}"
+
+
+def upsert_turns(rows: int) -> str:
+    """Return the statement that writes ``rows`` rows at once, over what is there of them."""
+    row = f"({', '.join('?' * len(TURN_COLUMNS))})"
+    changes = ", ".join(f"{name} = excluded.{name}" for name in TURN_COLUMNS if name != "number")
+    return (
+        f"INSERT INTO turns ({', '.join(TURN_COLUMNS)}) VALUES {', '.join([row] * rows)} "  # noqa: S608  (names above)
+        f"ON CONFLICT (number) DO UPDATE SET {changes}"
+    )
+
+
+def stored(value: Any) -> Any:
+    """Return ``value`` as SQLite can hold it."""
+    if isinstance(value, str) and not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return value.encode("utf-8", "surrogatepass")
+    return value
+
+
+def unstored(value: Any) -> Any:
+    """Return what `stored` was given, for a column that holds text."""
+    return value.decode("utf-8", "surrogatepass") if isinstance(value, bytes) else value
