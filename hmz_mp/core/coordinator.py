@@ -1,0 +1,308 @@
+"""The coordinator of one pool: between its policy, its engine, and the turns that are awaited.
+
+It carries the policy's commands to the engine and the engine's reports to the policy, and ends
+each turn once. What is decided is decided in the policy; this only does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import monotonic
+from typing import Any
+
+import anyio
+
+from hmz_mp.core.events import log_here, read_event
+from hmz_mp.core.jobs import Job, JobState, WorkerState
+from hmz_mp.core.loop import Driver, Handle
+from hmz_mp.core.outcomes import load_failure, load_value
+from hmz_mp.core.policy import CancelTurn, Fail, Kill, Policy, Retire, Ship
+from hmz_mp.core.shipment import Shipment
+from hmz_mp.core.statistics import resident_memory
+from hmz_mp.core.turns import Account, Event, Logged, Shipped
+from hmz_mp.engines.local import LocalEngine
+from hmz_mp.errors import (
+    HmzMpError,
+    InitializerFailed,
+    MemoryExceeded,
+    WorkerDied,
+    WorkerStartFailed,
+)
+from hmz_mp_worker import wire
+
+__all__ = ["Coordinator"]
+
+_START_TRIES = 3
+_MEMORY_EVERY = 0.1  # seconds between looks at the memory of turns that have a limit
+
+
+class Coordinator:
+    """Runs one pool's turns. Everything here happens on the loop's thread."""
+
+    # The whole state: the turns that have not ended, by id; whether a pump is due and when the
+    # timer is; why nothing can be started any more, if so.
+    def __init__(self, driver: Driver, policy: Policy) -> None:
+        self._driver = driver
+        self.policy = policy
+        self.engine: LocalEngine
+        self.pending: dict[int, Shipment] = {}
+        self.broken: HmzMpError | None = None
+        self._pumping = False
+        self._timer: Handle | None = None
+        self._timer_time = 0.0
+        self._memory_timer: Handle | None = None
+        self._start_failures = 0
+        self._idle: anyio.Event | None = None
+
+    # From the caller.
+
+    def submit(self, job: Shipment) -> None:
+        """Take on a job whose turn was made."""
+        self.pending[job.id] = job
+        job.function.users += 1
+        self.policy.submit(job, monotonic())
+        self._pump_soon()
+
+    def cancel_job(self, job: Job) -> bool:
+        """End a job for its caller; return False if it has ended already."""
+        if not self.policy.cancel(job, monotonic()):
+            return False
+        if isinstance(job, Shipment):
+            self._close(job)
+        self._pump_soon()
+        return True
+
+    async def wait_idle(self) -> None:
+        """Return when no turn is left that has not ended."""
+        while self.pending:
+            self._idle = anyio.Event()
+            await self._idle.wait()
+
+    def abandon(self) -> None:
+        """Cancel every turn that has not ended."""
+        for job in list(self.pending.values()):
+            job.turn.cancel()
+
+    def stop_timers(self) -> None:
+        """Leave no timer on the loop."""
+        for timer in (self._timer, self._memory_timer):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._memory_timer = None
+
+    # Carrying out what the policy decides.
+
+    def _pump_soon(self) -> None:
+        if not self._pumping:
+            self._pumping = True
+            self._driver.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        """Have the policy dispatch, and carry out all that it wants done."""
+        self._pumping = False
+        policy = self.policy
+        now = monotonic()
+        policy.dispatch(now)
+        shipping: dict[int, list[Shipment]] = {}
+        while policy.commands:
+            commands, policy.commands = policy.commands, []
+            for command in commands:
+                if isinstance(command, Ship):
+                    shipping.setdefault(command.worker, []).append(command.job)  # type: ignore[arg-type]  # the pool's jobs are shipments
+                else:
+                    self._carry_out(command)
+        for worker, jobs in shipping.items():
+            self._ship(worker, jobs, now)
+        self._set_timer()
+
+    def _carry_out(self, command: Any) -> None:
+        engine = self.engine
+        if isinstance(command, Fail):
+            self._fail(command.job, command.error)
+        elif isinstance(command, Kill):
+            engine.kill(command.worker, command.only)
+        elif isinstance(command, CancelTurn):
+            engine.cancel_turn(command.worker, command.ticket)
+        elif isinstance(command, Retire):
+            engine.retire(command.worker)
+        else:
+            engine.start_worker(command.worker, command.kind)
+
+    def _ship(self, worker: int, jobs: list[Shipment], now: float) -> None:
+        # A job may have ended between the policy's decision and here.
+        jobs = [job for job in jobs if job.state is JobState.SHIPPED]
+        self.engine.ship(worker, jobs)
+        for job in jobs:
+            job.shipped_at = now
+            if job.on_event is not None:
+                self._tell(job, Shipped(self.engine.pid(worker) or 0))
+            if job.memory is not None and self._memory_timer is None:
+                self._watch_memory()
+
+    def _set_timer(self) -> None:
+        """Have the loop come back when the policy's next timer is due, or earlier."""
+        wake = self.policy.next_wake()
+        if wake is None or (self._timer is not None and self._timer_time <= wake):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_time = wake
+        self._timer = self._driver.call_at(wake, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.policy.tick(monotonic())
+        self._pump()
+
+    # Ending turns.
+
+    def _close(self, job: Shipment) -> None:
+        """Forget a job that has ended."""
+        del self.pending[job.id]
+        job.function.users -= 1
+        if not self.pending and self._idle is not None:
+            self._idle.set()
+            self._idle = None
+
+    def _answer(
+        self, job: Shipment, answer: wire.Answer, buffers: list[bytearray], pid: int | None
+    ) -> None:
+        turn = job.turn
+        output = answer.output.decode("utf-8", "replace") if answer.output else ""
+        turn.account = Account(pid, answer.began, answer.seconds, job.attempts, output)
+        self._close(job)
+        if not answer.ok:
+            turn.set_exception(load_failure(answer))
+            return
+        try:
+            value = load_value(answer, buffers, job.function.name)
+        except HmzMpError as error:
+            turn.set_exception(error)
+        else:
+            turn.set_result(value)
+
+    def _fail(self, job: Job, error: BaseException) -> None:
+        assert isinstance(job, Shipment)
+        if isinstance(error, WorkerDied) and not isinstance(error, WorkerStartFailed):
+            error = WorkerDied(
+                error.pid,
+                exitcode=error.exitcode,
+                signal=error.signal,
+                stderr_tail=error.stderr_tail,
+                doing=job.describe(),
+            )
+        turn = job.turn
+        if job.shipped_at:
+            pid = error.pid if isinstance(error, WorkerDied) else None
+            tail = error.stderr_tail if isinstance(error, WorkerDied) else ""
+            turn.account = Account(
+                pid, job.shipped_at, monotonic() - job.shipped_at, job.attempts, tail
+            )
+        self._close(job)
+        turn.set_exception(error)
+
+    def fail_all(self, error: HmzMpError) -> None:
+        """End every turn with ``error``, and those submitted from now on: nothing can run."""
+        self.broken = error
+        now = monotonic()
+        for job in list(self.pending.values()):
+            if self.policy.cancel(job, now):
+                self._fail(job, error)
+        self._pump_soon()
+
+    # What the engine reports.
+
+    def worker_ready(self, worker: int) -> None:
+        """Hear that a worker is set up."""
+        self._start_failures = 0
+        self.policy.ready(worker, monotonic())
+        self._pump()
+
+    def worker_refused(self, failure: wire.StartFailed) -> None:
+        """Hear that a worker cannot be set up; its end follows."""
+        text = f"{failure.failure.type_name}: {failure.failure.text}"
+        if failure.initializer:
+            self.fail_all(
+                InitializerFailed(
+                    f"the initializer raised {text}", stderr_tail=failure.failure.traceback
+                )
+            )
+        else:
+            self.fail_all(WorkerStartFailed(text))
+
+    def worker_answered(
+        self, worker: int, answers: Sequence[wire.Answer], buffers: list[bytearray]
+    ) -> None:
+        """Hear how calls ended."""
+        now = monotonic()
+        pid = self.engine.pid(worker)
+        at = 0
+        for answer in answers:
+            own = buffers[at : at + answer.buffers]
+            at += answer.buffers
+            job = self.policy.answered(worker, answer.ticket, answer.ok, answer.seconds, now)
+            if job is not None:
+                self._answer(job, answer, own, pid)  # type: ignore[arg-type]  # the pool's jobs are shipments
+        self._pump()
+
+    def worker_gave_back(self, worker: int, tickets: list[int], running: int) -> None:
+        """Hear that calls did not begin."""
+        self.policy.gave_back(worker, tickets, running, monotonic())
+        self._pump()
+
+    def worker_said(self, worker: int, said: wire.Said) -> None:
+        """Hear something of a running call."""
+        known = self.policy.roster.workers.get(worker)
+        job = known.inflight.get(said.ticket) if known is not None else None
+        if not isinstance(job, Shipment) or job.state is not JobState.SHIPPED:
+            return
+        event = read_event(said)
+        if isinstance(event, Logged):
+            log_here(event, job.id, job.item_id)
+        if job.on_event is not None:
+            self._tell(job, event)
+
+    def _tell(self, job: Shipment, event: Event) -> None:
+        assert job.on_event is not None
+        job.on_event(job.turn, event)
+
+    def worker_missed(self, worker: int) -> None:
+        """Hear that a conditional kill was not carried out."""
+        self.policy.missed(worker, monotonic())
+        self._pump()
+
+    def worker_died(self, worker: int, running: int, error: WorkerDied) -> None:
+        """Hear a worker's end, and the ticket of what it ran."""
+        known = self.policy.roster.workers.get(worker)
+        starting = known is not None and known.state is WorkerState.STARTING
+        self.policy.died(worker, running, error, monotonic())
+        if starting and self.broken is None:
+            self._start_failures += 1
+            if self._start_failures >= _START_TRIES:
+                reason = f"{_START_TRIES} ended before they were set up, the last one: {error}"
+                self.fail_all(WorkerStartFailed(reason, stderr_tail=error.stderr_tail))
+        self._pump_soon()
+
+    def engine_failed(self, reason: str, said: str) -> None:
+        """Hear that no workers can be started."""
+        self.fail_all(WorkerStartFailed(reason, stderr_tail=said))
+
+    # Memory.
+
+    def _watch_memory(self) -> None:
+        """End the turns that hold more than they may; come back while any has a limit."""
+        self._memory_timer = None
+        limited = False
+        for worker in list(self.policy.roster.workers.values()):
+            job = next(iter(worker.inflight.values()), None)
+            if job is None or job.memory is None:
+                continue
+            limited = True
+            used = resident_memory(self.engine.pid(worker.id), tree=True)
+            if used > job.memory:
+                self.policy.stop(job, MemoryExceeded(job.memory, used), monotonic())
+        if limited:
+            self._memory_timer = self._driver.call_at(
+                monotonic() + _MEMORY_EVERY, self._watch_memory
+            )
+            self._pump_soon()

@@ -1,0 +1,63 @@
+"""How many CPUs this process may really use: its affinity, and the quota of its cgroup."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+__all__ = ["usable_cpus"]
+
+
+def usable_cpus(root: Path = Path("/sys/fs/cgroup"), proc: Path = Path("/proc/self")) -> int:
+    """Return the number of CPUs that this process may use, at least 1.
+
+    ``root`` is where cgroups are mounted, ``proc`` this process's folder in ``/proc``.
+    """
+    cpus = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):  # not on macOS
+        cpus = len(os.sched_getaffinity(0))
+    quotas = [quota for quota in _quotas(root, proc) if quota > 0]
+    if quotas:
+        cpus = min(cpus, max(1, int(min(quotas) + 0.5)))
+    return max(1, cpus)
+
+
+def _quotas(root: Path, proc: Path) -> list[float]:
+    """Return the quotas, in CPUs, of this process's cgroups and those above them."""
+    found: list[float] = []
+    for line in _read(proc / "cgroup").splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if not controllers:  # version 2
+            found += _climb(root, path, _quota_v2)
+        elif "cpu" in controllers.split(","):
+            found += _climb(root / "cpu", path, _quota_v1)
+    return found
+
+
+def _climb(root: Path, path: str, quota: object) -> list[float]:
+    assert callable(quota)
+    folder = root / path.strip("/")
+    found = []
+    while True:
+        found.append(quota(folder))
+        if folder == root or root not in folder.parents:
+            return found
+        folder = folder.parent
+
+
+def _quota_v2(folder: Path) -> float:
+    words = _read(folder / "cpu.max").split()
+    return int(words[0]) / int(words[1]) if len(words) == 2 and words[0] != "max" else 0.0
+
+
+def _quota_v1(folder: Path) -> float:
+    quota, period = _read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us")
+    return int(quota) / int(period) if quota and period and int(quota) > 0 else 0.0
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:  # there is no such controller
+        return ""

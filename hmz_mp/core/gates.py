@@ -1,0 +1,65 @@
+"""Gates: how many turns may be in flight, by name, and who waits for a place.
+
+A gate is the policy's form of every `at_once`: the pool's, a batch's, a limit's. It belongs to
+the policy and knows nothing of clocks, processes or futures.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hmz_mp.core.jobs import Lane
+
+__all__ = ["MINUTE", "Gate"]
+
+MINUTE = 60.0
+
+
+class Gate:
+    """A bound on turns in flight: ``capacity`` at once (0: any), ``per_minute`` begun (0: any)."""
+
+    __slots__ = ("capacity", "name", "per_minute", "starts", "timed", "used", "waiting", "widest")
+
+    def __init__(self, name: str, capacity: int = 0, per_minute: int = 0) -> None:
+        self.name = name
+        self.capacity = capacity
+        self.per_minute = per_minute
+        self.used = 0
+        self.widest = 0
+        self.waiting: deque[Lane] = deque()
+        self.starts: deque[float] = deque()  # when the last minute's turns began
+        self.timed = False  # whether a timer will wake those that wait for the minute to pass
+
+    def __repr__(self) -> str:
+        return f"<Gate {self.name} {self.used}/{self.capacity or 'any'}>"
+
+    def room(self, now: float) -> int | None:
+        """Return how many more turns may begin now; ``None`` means any number."""
+        rooms = []
+        if self.capacity:
+            rooms.append(self.capacity - self.used)
+        if self.per_minute:
+            while self.starts and self.starts[0] <= now - MINUTE:
+                self.starts.popleft()
+            rooms.append(self.per_minute - len(self.starts))
+        return max(0, min(rooms)) if rooms else None
+
+    def is_free(self, now: float) -> bool:
+        """Whether one more turn may begin now."""
+        if self.capacity and self.used >= self.capacity:
+            return False
+        return not self.per_minute or self.room(now) != 0
+
+    def count_waiting(self) -> int:
+        """Return how many jobs stand in the lanes that wait here."""
+        return sum(1 if lane.serial else len(lane.jobs) for lane in self.waiting)
+
+    def take(self, now: float) -> None:
+        """Count one more turn in flight."""
+        self.used += 1
+        if self.used > self.widest:
+            self.widest = self.used
+        if self.per_minute:
+            self.starts.append(now)

@@ -1,0 +1,176 @@
+"""What the policy decides about: jobs, the lanes they queue in, and workers.
+
+Plain slotted records without behaviour of their own; `policy` and `roster` alone change them. The
+pool's jobs (`shipment`) are these with what it takes to ship them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+from typing import Any, Literal
+
+from hmz_mp.core.gates import Gate
+
+__all__ = ["HOST_TURNS", "Job", "JobState", "Kind", "Lane", "Timing", "Worker", "WorkerState"]
+
+Kind = Literal["call", "host"]
+
+HOST_TURNS = 256  # turns of one host worker before another is started
+
+
+class JobState(Enum):
+    """Where a job is. It is answered, failed or cancelled once, on leaving for ``DONE``."""
+
+    QUEUED = "queued"
+    SHIPPED = "shipped"
+    ABANDONED = "abandoned"  # ended for its caller, while a worker still has it
+    DONE = "done"
+
+
+class Timing:
+    """What calls of one function have taken: a moving average, in seconds, or ``None``."""
+
+    __slots__ = ("seconds",)
+
+    def __init__(self) -> None:
+        self.seconds: float | None = None
+
+    def note(self, seconds: float) -> None:
+        """Take in what one call took."""
+        before = self.seconds
+        self.seconds = seconds if before is None else before + 0.2 * (seconds - before)
+
+
+class Job:
+    """One turn, as the policy sees it."""
+
+    __slots__ = (
+        "attempts",
+        "deadline",
+        "expected",
+        "id",
+        "lane",
+        "losses",
+        "memory",
+        "retries",
+        "state",
+        "stopping",
+        "ticket",
+        "timeout",
+        "timing",
+        "worker",
+    )
+
+    def __init__(self, id: int, lane: Lane, timing: Timing) -> None:  # noqa: A002  # a name
+        self.id = id
+        self.lane = lane
+        self.timing = timing
+        self.retries = 0
+        self.timeout: float | None = None
+        self.deadline: float | None = None
+        self.memory: int | None = None
+        self.state = JobState.QUEUED
+        self.attempts = 0  # times it began to run, as far as is known
+        self.losses = 0  # times its worker died before it began
+        self.expected = 0.0  # seconds it is expected to take, counted in its worker's backlog
+        self.ticket = 0  # names this shipment; a retried job gets a new one
+        self.worker: Worker | None = None
+        self.stopping: BaseException | None = None  # how it ends once its worker lets go of it
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id} {self.state.value}>"
+
+
+class Lane:
+    """A queue of jobs that need the same gates and the same kind of worker.
+
+    ``serial`` lanes are sessions: one job in flight, all of them in the worker ``pinned``.
+    """
+
+    __slots__ = (
+        "busy",
+        "gates",
+        "id",
+        "jobs",
+        "kind",
+        "pinned",
+        "place",
+        "priority",
+        "restarts",
+        "serial",
+        "woken_by",
+    )
+
+    def __init__(
+        self,
+        id: int,  # noqa: A002  # a name
+        kind: Kind,
+        gates: tuple[Gate, ...] = (),
+        *,
+        priority: int = 0,
+        serial: bool = False,
+    ) -> None:
+        self.id = id
+        self.kind: Kind = kind
+        self.gates = gates
+        self.priority = priority
+        self.serial = serial
+        self.jobs: deque[Job] = deque()
+        self.busy = False
+        self.pinned: Worker | None = None
+        self.restarts = 0
+        self.place: Any = None  # what it stands in: the ready queue, a gate, a worker, or nothing
+        self.woken_by: Gate | None = None
+
+    def __repr__(self) -> str:
+        return f"<Lane {self.id} {self.kind} {len(self.jobs)} queued>"
+
+    def count_restarts(self) -> int:
+        """Return how often the worker that held this session was lost."""
+        lost = self.pinned is not None and self.pinned.state is WorkerState.GONE
+        return self.restarts + lost
+
+
+class WorkerState(Enum):
+    """Where a worker is in its life."""
+
+    STARTING = "starting"
+    READY = "ready"
+    RETIRING = "retiring"
+    DYING = "dying"
+    GONE = "gone"
+
+
+class Worker:
+    """A worker process, as the policy sees it."""
+
+    __slots__ = (
+        "expected",
+        "id",
+        "idle_since",
+        "inflight",
+        "killing",
+        "kind",
+        "served",
+        "sessions",
+        "stalled",
+        "state",
+        "waiting",
+    )
+
+    def __init__(self, id: int, kind: Kind) -> None:  # noqa: A002  # a name
+        self.id = id
+        self.kind: Kind = kind
+        self.state = WorkerState.STARTING
+        self.inflight: dict[int, Job] = {}  # by ticket, in the order in which they were shipped
+        self.expected = 0.0  # seconds of work shipped and not answered
+        self.served = 0
+        self.sessions = 0  # lanes pinned here
+        self.stalled = False  # it gave work back: nothing is shipped ahead until it answers
+        self.idle_since: float | None = None
+        self.waiting: deque[Lane] = deque()  # pinned lanes that wait for room here
+        self.killing: int | None = None  # the ticket it is killed for (0: whatever it runs)
+
+    def __repr__(self) -> str:
+        return f"<Worker {self.id} {self.kind} {self.state.value} {len(self.inflight)} in flight>"

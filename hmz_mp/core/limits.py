@@ -1,0 +1,89 @@
+"""Limits: named bounds on turns in flight, shared by everything that names them."""
+
+from __future__ import annotations
+
+from hmz_mp.core.gates import Gate
+
+__all__ = ["Limit", "LimitTable", "check_width"]
+
+
+class Limit:
+    """A named bound: ``at_once`` turns in flight and ``per_minute`` begun; 0 bounds nothing.
+
+    It is enforced in the coordinator, over everything that names it, whatever worker runs it.
+    """
+
+    __slots__ = ("gate",)
+
+    def __init__(self, gate: Gate) -> None:
+        self.gate = gate
+
+    @property
+    def name(self) -> str:
+        """The limit's name in its pool."""
+        return self.gate.name
+
+    @property
+    def at_once(self) -> int:
+        """How many turns may be in flight; 0 means any number."""
+        return self.gate.capacity
+
+    @property
+    def per_minute(self) -> int:
+        """How many turns may begin in any minute; 0 means any number."""
+        return self.gate.per_minute
+
+    def __repr__(self) -> str:
+        return f"<Limit {self.name!r} at_once={self.at_once} per_minute={self.per_minute}>"
+
+
+class LimitTable:
+    """The limits of one pool, by name."""
+
+    def __init__(self) -> None:
+        self._limits: dict[str, Limit] = {}
+
+    def get(self, name: str, at_once: int, per_minute: int) -> Limit:
+        """Return the limit of that name, made now if there is none.
+
+        Raises `ValueError` for a negative bound, and for bounds other than those it has.
+        """
+        check_width("at_once", at_once)
+        check_width("per_minute", per_minute)
+        known = self._limits.get(name)
+        if known is None:
+            known = self._limits[name] = Limit(Gate(name, at_once, per_minute))
+        elif (at_once or per_minute) and (at_once, per_minute) != (
+            known.at_once,
+            known.per_minute,
+        ):
+            raise ValueError(
+                f"the limit {name!r} has at_once={known.at_once}, per_minute={known.per_minute}; "
+                f"it cannot have at_once={at_once}, per_minute={per_minute} too"
+            )
+        return known
+
+    def named(self, limit: Limit | str) -> Limit:
+        """Return a limit itself, or the one of that name. Raises `ValueError` for none."""
+        if isinstance(limit, Limit):
+            return limit
+        if limit not in self._limits:
+            known = ", ".join(map(repr, self._limits)) or "none"
+            raise ValueError(
+                f"there is no limit {limit!r} (known: {known}): make it with "
+                "pool.limit(name, at_once=...)"
+            )
+        return self._limits[limit]
+
+    def gates(self) -> list[Gate]:
+        """Return the limits' gates."""
+        return [limit.gate for limit in self._limits.values()]
+
+
+def check_width(name: str, value: int) -> int:
+    """Return a bound that is a whole number from 0 up. Raises `TypeError` or `ValueError`."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} is a whole number, 0 for no bound, not {value!r}")
+    if value < 0:
+        raise ValueError(f"{name} is 0 for no bound, or more, not {value}")
+    return value

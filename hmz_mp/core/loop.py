@@ -1,0 +1,173 @@
+"""The one seam between the pool and the event loop it runs on: asyncio or trio.
+
+asyncio's plain reader callbacks cost least; trio has none, so there a task per descriptor waits
+and calls. Everything else of the pool is the same under both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from time import monotonic
+from typing import Any, Protocol
+
+from hmz_mp.core.jobs import Job
+from hmz_mp.core.turns import AsyncioTurn, Canceller, TrioTurn
+
+__all__ = ["AsyncioDriver", "Driver", "TrioDriver", "current_driver"]
+
+
+class Handle(Protocol):
+    """Something to cancel."""
+
+    def cancel(self) -> object:
+        """Do not call after all."""
+
+
+class Driver(Protocol):
+    """What the pool asks of a loop. All of it is called on the loop's thread."""
+
+    def new_turn(self, job: Job, pool: Canceller, item_id: str | None) -> AsyncioTurn | TrioTurn:
+        """Return an unended turn."""
+
+    def add_reader(self, fd: int, callback: Callable[[], None], /) -> object:
+        """Call back whenever ``fd`` is readable."""
+
+    def remove_reader(self, fd: int, /) -> object:
+        """Stop that; to be called before the descriptor is closed."""
+
+    def add_writer(self, fd: int, callback: Callable[[], None], /) -> object:
+        """Call back whenever ``fd`` is writable."""
+
+    def remove_writer(self, fd: int, /) -> object:
+        """Stop that."""
+
+    def call_soon(self, callback: Callable[[], None], /) -> object:
+        """Call back once the running step of the loop is over."""
+
+    def call_at(self, time: float, callback: Callable[[], None]) -> Handle:
+        """Call back at a time of the monotonic clock."""
+
+    async def close(self) -> None:
+        """Leave nothing behind on the loop."""
+
+
+def current_driver() -> Driver:
+    """Return the driver of the running loop. Raises `RuntimeError` outside one."""
+    if "trio" in sys.modules:
+        import trio
+
+        if trio.lowlevel.in_trio_run():
+            return TrioDriver()
+    return AsyncioDriver(asyncio.get_running_loop())
+
+
+class AsyncioDriver:
+    """asyncio, or another loop with its interface."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._offset = loop.time() - monotonic()  # 0 with asyncio's own loops
+        self.add_reader = loop.add_reader
+        self.remove_reader = loop.remove_reader
+        self.add_writer = loop.add_writer
+        self.remove_writer = loop.remove_writer
+        self.call_soon = loop.call_soon
+
+    def new_turn(self, job: Job, pool: Canceller, item_id: str | None) -> AsyncioTurn:
+        """Return an unended turn."""
+        return AsyncioTurn(job, pool, item_id, loop=self._loop)
+
+    def call_at(self, time: float, callback: Callable[[], None]) -> Handle:
+        """Call back at a time of the monotonic clock."""
+        return self._loop.call_at(time + self._offset, callback)
+
+    async def close(self) -> None:
+        """Leave nothing behind on the loop."""
+
+
+class TrioDriver:
+    """trio: system tasks that wait and call back."""
+
+    def __init__(self) -> None:
+        self._readers: dict[int, Any] = {}
+        self._writers: dict[int, Any] = {}
+
+    def new_turn(self, job: Job, pool: Canceller, item_id: str | None) -> TrioTurn:
+        """Return an unended turn."""
+        return TrioTurn(job, pool, item_id)
+
+    def add_reader(self, fd: int, callback: Callable[[], None]) -> None:
+        """Call back whenever ``fd`` is readable."""
+        import trio
+
+        self._spawn(self._readers, fd, trio.lowlevel.wait_readable, callback)
+
+    def remove_reader(self, fd: int) -> None:
+        """Stop that."""
+        self._stop(self._readers, fd)
+
+    def add_writer(self, fd: int, callback: Callable[[], None]) -> None:
+        """Call back whenever ``fd`` is writable."""
+        import trio
+
+        self._spawn(self._writers, fd, trio.lowlevel.wait_writable, callback)
+
+    def remove_writer(self, fd: int) -> None:
+        """Stop that."""
+        self._stop(self._writers, fd)
+
+    def _spawn(
+        self,
+        tasks: dict[int, Any],
+        fd: int,
+        wait: Callable[[int], Any],
+        callback: Callable[[], None],
+    ) -> None:
+        import trio
+
+        self._stop(tasks, fd)
+        scope = tasks[fd] = trio.CancelScope()
+
+        async def serve() -> None:
+            with scope:
+                while True:
+                    await wait(fd)
+                    callback()
+
+        trio.lowlevel.spawn_system_task(serve)
+
+    def _stop(self, tasks: dict[int, Any], fd: int) -> None:
+        scope = tasks.pop(fd, None)
+        if scope is not None:
+            scope.cancel()
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call back once the running step of the loop is over."""
+        import trio
+
+        trio.lowlevel.current_trio_token().run_sync_soon(callback)
+
+    def call_at(self, time: float, callback: Callable[[], None]) -> Handle:
+        """Call back at a time of the monotonic clock."""
+        import trio
+
+        scope = trio.CancelScope()
+
+        async def wait() -> None:
+            with scope:
+                await trio.sleep(max(0.0, time - monotonic()))
+                callback()
+
+        trio.lowlevel.spawn_system_task(wait)
+        return scope
+
+    async def close(self) -> None:
+        """Stop every waiting task, and let each of them end."""
+        import trio
+
+        for tasks in (self._readers, self._writers):
+            for fd in list(tasks):
+                self._stop(tasks, fd)
+        await trio.lowlevel.checkpoint()

@@ -1,0 +1,479 @@
+"""The policy: what runs where and when. A value, without I/O, clock or loop.
+
+Each method is an event, with the time at which it happened; what has to be done about it is
+appended to ``commands``, for the pool to carry out. Every job ends exactly once: `answered`
+returns it, or a `Fail` names it, or `cancel` returned True for it. No more jobs are in flight
+than any gate allows; a serial lane has one, and they begin in the order of submission.
+
+Work per event is constant, amortised: a freed place wakes one lane, a lane stands in one queue.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hmz_mp.core.dispatch_queue import ReadyQueue
+from hmz_mp.core.gates import MINUTE, Gate
+from hmz_mp.core.jobs import Job, JobState, Kind, Lane, Worker, WorkerState
+from hmz_mp.core.roster import OVERHEAD_SECONDS, Roster
+from hmz_mp.core.timers import Timers
+from hmz_mp.errors import TurnTimeout, WorkerDied
+
+__all__ = ["CancelTurn", "Command", "Fail", "Kill", "Policy", "Retire", "Ship", "Start"]
+
+LOOK_AGAIN = 0.02  # seconds until a call that was to be stopped, and was not running, is looked at
+HOST_GRACE = 5.0  # seconds that a host worker has to let go of a cancelled turn
+LOSSES = 3  # workers that may die under a job before it began
+_LEAVING = (WorkerState.RETIRING, WorkerState.GONE)
+
+
+class Start(NamedTuple):
+    """Start a worker."""
+
+    worker: int
+    kind: Kind
+
+
+class Ship(NamedTuple):
+    """Hand a job to a worker."""
+
+    worker: int
+    job: Job
+
+
+class Kill(NamedTuple):
+    """End a worker, if the call of ticket ``only`` is what it runs (0: whatever it runs)."""
+
+    worker: int
+    only: int
+
+
+class CancelTurn(NamedTuple):
+    """Cancel one turn of a host worker."""
+
+    worker: int
+    ticket: int
+
+
+class Retire(NamedTuple):
+    """Let a worker finish and exit."""
+
+    worker: int
+
+
+class Fail(NamedTuple):
+    """End a job with an error."""
+
+    job: Job
+    error: BaseException
+
+
+Command = Start | Ship | Kill | CancelTurn | Retire | Fail
+
+
+class Policy:
+    """Decides for one pool."""
+
+    # The whole state: the roster of workers, the lanes that could run now, timers, and counters.
+    def __init__(
+        self, call_workers: int, *, turns_per_worker: int = 0, idle_timeout: float = 60.0
+    ) -> None:
+        self.commands: list[Command] = []
+        self.roster = Roster(
+            call_workers, turns_per_worker=turns_per_worker, idle_timeout=idle_timeout
+        )
+        self.timers = Timers()
+        self.queued = 0
+        self.running = 0
+        self.widest = 0  # the most jobs that were ever in flight
+        self.counts = {"done": 0, "failed": 0, "retried": 0, "cancelled": 0}
+        self._ready: dict[Kind, ReadyQueue] = {"call": ReadyQueue(), "host": ReadyQueue()}
+        self._last_ticket = 0
+
+    # Events from the caller.
+
+    def submit(self, job: Job, now: float) -> None:
+        """Queue a job in its lane."""
+        lane = job.lane
+        lane.jobs.append(job)
+        self.queued += 1
+        if lane.place is None and not lane.busy:
+            self._ready[lane.kind].append(lane)
+        if job.deadline is not None:
+            self.timers.add(now + job.deadline, job, 0, job.deadline)
+
+    def refuse(self, job: Job) -> None:
+        """Count a job that failed before it could be queued."""
+        self._end(job, "failed")
+
+    def cancel(self, job: Job, now: float) -> bool:
+        """End a job for its caller; return False if it has ended already."""
+        if job.state is JobState.QUEUED:
+            self._end(job, "cancelled")  # it stays in its lane, and is passed over there
+            self.queued -= 1
+        elif job.state is JobState.SHIPPED:
+            job.state = JobState.ABANDONED
+            self.counts["cancelled"] += 1
+            self._stop(job, now)
+        else:
+            return False
+        return True
+
+    # Events from workers. Each names a worker; one that is gone already is passed over.
+
+    def ready(self, worker_id: int, now: float) -> None:
+        """Take note that a worker is set up."""
+        worker = self.roster.workers.get(worker_id)
+        if worker is not None and worker.state is WorkerState.STARTING:
+            self.roster.started(worker)
+            self._rest(worker, now)
+
+    def answered(
+        self, worker_id: int, ticket: int, ok: bool, seconds: float, now: float
+    ) -> Job | None:
+        """Return the job that this answer ends, or ``None`` when it ends none (any more)."""
+        worker = self.roster.workers.get(worker_id)
+        job = worker.inflight.pop(ticket, None) if worker is not None else None
+        if worker is None or job is None:
+            return None
+        worker.stalled = False
+        if ok:
+            job.timing.note(seconds)
+        self._let_go(job, worker, now)
+        if job.state is JobState.ABANDONED:
+            job.state = JobState.DONE
+            return None
+        if job.stopping is not None and not ok:
+            self._failed(job, job.stopping)
+            return None
+        if not ok and self._retry(job):
+            return None
+        self._end(job, "done" if ok else "failed")
+        return job
+
+    def gave_back(self, worker_id: int, tickets: list[int], running: int, now: float) -> None:
+        """Take back calls that a worker has not begun, since ``running`` takes long there."""
+        worker = self.roster.workers.get(worker_id)
+        if worker is None:
+            return
+        worker.stalled = True
+        for ticket in reversed(tickets):
+            job = worker.inflight.pop(ticket, None)
+            if job is not None:
+                job.attempts -= 1
+                worker.served -= 1
+                self._let_go(job, worker, now)
+                self._requeue(job)
+        job = worker.inflight.get(running)
+        if job is not None and (job.state is JobState.ABANDONED or job.stopping is not None):
+            self._stop(job, now)
+
+    def missed(self, worker_id: int, now: float) -> None:
+        """Take note that a conditional kill found something else running: its answer comes."""
+        worker = self.roster.workers.get(worker_id)
+        if worker is None or worker.killing is None:
+            return
+        ticket, worker.killing = worker.killing, None
+        self.roster.spare(worker)
+        if not worker.inflight:
+            self._rest(worker, now)
+        self._wake_waiting(worker)
+        job = worker.inflight.get(ticket)
+        if job is not None:
+            self.timers.add(now + LOOK_AGAIN, job, job.ticket, None)
+
+    def died(self, worker_id: int, running: int, error: WorkerDied, now: float) -> None:
+        """Take note of a worker's end. ``running`` is the ticket it ran (0: none; a host: all)."""
+        worker = self.roster.workers.get(worker_id)
+        if worker is None:
+            return
+        self.roster.remove(worker)
+        lost = list(worker.inflight.values())
+        worker.inflight.clear()
+        for job in reversed(lost):  # each goes back before the one that came after it
+            ticket = job.ticket
+            self._let_go(job, None, now)
+            if job.state is JobState.ABANDONED:
+                job.state = JobState.DONE
+            elif job.stopping is not None or ticket == running or worker.kind == "host":
+                self._failed(job, job.stopping or error)
+            else:
+                self._lost(job, error)
+        self._wake_waiting(worker)
+
+    def end_session(self, lane: Lane) -> None:
+        """Take note that a session will submit no more; its worker may retire when idle."""
+        if lane.pinned is not None:
+            lane.pinned.sessions -= 1
+            lane.pinned = None
+
+    # Time.
+
+    def tick(self, now: float) -> None:
+        """Do what is due."""
+        for entry in self.timers.due(now):
+            if isinstance(entry.about, Gate):
+                entry.about.timed = False
+                self._wake_gate(entry.about, now)
+            else:
+                self._due(entry.about, entry.ticket, entry.seconds, now)
+        for worker in self.roster.tired(now):
+            self._retire(worker)
+
+    def next_wake(self) -> float | None:
+        """Return when `tick` has something to do next, or ``None``."""
+        times = (self.timers.next_time(), self.roster.next_tired())
+        return min((time for time in times if time is not None), default=None)
+
+    def _due(self, job: Job, ticket: int, seconds: float | None, now: float) -> None:
+        """Act on a timer: a deadline (ticket 0), a timeout, or a second look (no seconds)."""
+        if job.state is JobState.DONE or (ticket and job.ticket != ticket):
+            return
+        if seconds is not None and job.state is not JobState.ABANDONED and job.stopping is None:
+            clock = "timeout" if ticket else "deadline"
+            job.stopping = TurnTimeout(seconds, clock=clock)
+            if clock == "deadline":
+                job.retries = 0
+        if job.state is JobState.QUEUED:
+            if job.stopping is not None:
+                self.queued -= 1
+                self._end(job, "failed")
+                self.commands.append(Fail(job, job.stopping))
+        else:
+            self._stop(job, now)
+
+    # Stopping what runs.
+
+    def stop(self, job: Job, error: BaseException, now: float) -> None:
+        """End a shipped job with ``error``, by ending its call."""
+        if job.state is JobState.SHIPPED and job.stopping is None:
+            job.stopping = error
+            self._stop(job, now)
+
+    def _stop(self, job: Job, now: float) -> None:
+        """End the call of a shipped job: a host cancels its task; a call worker is killed."""
+        worker = job.worker
+        if worker is None or worker.state is WorkerState.DYING:
+            return
+        if worker.kind == "host":
+            self._stop_turn(job, worker, now)
+        elif next(iter(worker.inflight)) == job.ticket:
+            self._condemn(worker, job.ticket)
+        else:  # behind others that are short: by then it has answered, or is what runs
+            self.timers.add(now + LOOK_AGAIN, job, job.ticket, None)
+
+    def _stop_turn(self, job: Job, worker: Worker, now: float) -> None:
+        if job.expected < 0:  # asked for before, and the grace has passed
+            self._condemn(worker, 0)
+            return
+        job.expected = -1.0
+        self.commands.append(CancelTurn(worker.id, job.ticket))
+        self.timers.add(now + HOST_GRACE, job, job.ticket, None)
+
+    def _condemn(self, worker: Worker, only: int) -> None:
+        self.roster.condemn(worker)
+        worker.killing = only
+        self.commands.append(Kill(worker.id, only))
+
+    # Endings.
+
+    def _end(self, job: Job, how: str) -> None:
+        job.state = JobState.DONE
+        self.counts[how] += 1
+
+    def _failed(self, job: Job, error: BaseException) -> None:
+        if not self._retry(job):
+            self._end(job, "failed")
+            self.commands.append(Fail(job, error))
+
+    def _retry(self, job: Job) -> bool:
+        if job.attempts > job.retries:
+            return False
+        self.counts["retried"] += 1
+        self._requeue(job)
+        return True
+
+    def _lost(self, job: Job, error: WorkerDied) -> None:
+        """Queue again a job whose worker died before it began, unless that keeps happening."""
+        job.attempts -= 1
+        job.losses += 1
+        if job.losses < LOSSES:
+            self._requeue(job)
+        else:
+            job.retries = 0
+            job.attempts = 1
+            self._failed(job, error)
+
+    def _requeue(self, job: Job) -> None:
+        """Put a job that was shipped back at the head of its lane."""
+        if job.state is JobState.ABANDONED:
+            job.state = JobState.DONE
+            return
+        job.state = JobState.QUEUED
+        job.stopping = None
+        job.ticket = 0
+        self.queued += 1
+        job.lane.jobs.appendleft(job)
+        self._wake_lane(job.lane, first=True)
+
+    def _let_go(self, job: Job, worker: Worker | None, now: float) -> None:
+        """Give back what a shipped job held: its gates, its lane, its worker's room."""
+        lane = job.lane
+        self.running -= 1
+        job.worker = None
+        for gate in lane.gates:
+            gate.used -= 1
+            self._wake_gate(gate, now)
+        lane.busy = False
+        if lane.serial:
+            self._wake_lane(lane)
+        if worker is None:
+            return
+        worker.expected = max(0.0, worker.expected - max(0.0, job.expected))
+        if not worker.inflight:
+            self._rest(worker, now)
+        else:
+            self.roster.open(worker)
+            self._arm_head(worker, now)
+        if worker.waiting:
+            self._wake_next(worker)
+
+    # Waking what waits. Whoever takes a lane out of where it stands clears its place first.
+
+    def _wake_lane(self, lane: Lane, *, first: bool = False) -> None:
+        """Let a lane that stands nowhere, and has jobs, compete again."""
+        if lane.place is None and lane.jobs and not lane.busy:
+            self._ready[lane.kind].append(lane, first=first)
+
+    def _wake_gate(self, gate: Gate, now: float) -> None:
+        """Let one lane that waits for a gate compete again, if the gate has room."""
+        if gate.waiting and gate.is_free(now):
+            lane = gate.waiting.popleft()
+            lane.place = None
+            lane.woken_by = gate
+            self._ready[lane.kind].append(lane)
+
+    def _wake_next(self, worker: Worker) -> None:
+        """Let one session that waits for its worker compete again."""
+        lane = worker.waiting.popleft()
+        lane.place = None
+        self._wake_lane(lane, first=True)
+
+    def _wake_waiting(self, worker: Worker) -> None:
+        while worker.waiting:
+            self._wake_next(worker)
+
+    # Workers.
+
+    def _rest(self, worker: Worker, now: float) -> None:
+        if self.roster.rest(worker, now):
+            self._retire(worker)
+
+    def _retire(self, worker: Worker) -> None:
+        self.roster.retire(worker)
+        self.commands.append(Retire(worker.id))
+
+    # Dispatch: ready lanes to workers.
+
+    def dispatch(self, now: float) -> None:
+        """Ship what can be shipped now."""
+        for kind, ready in self._ready.items():
+            if ready:
+                self._dispatch(kind, ready, now)
+
+    def _dispatch(self, kind: Kind, ready: ReadyQueue, now: float) -> None:
+        while (lane := ready.pop()) is not None:
+            job = self._head(lane)
+            if job is None:
+                self._pass_on(lane, now)
+                continue
+            blocking = next((gate for gate in lane.gates if not gate.is_free(now)), None)
+            if blocking is not None:
+                self._wait_for(lane, blocking, now)
+                continue
+            worker = self._worker_for(lane, job)
+            if worker is not None:
+                self._ship(job, worker, now)
+                if lane.jobs and not lane.serial:
+                    ready.append(lane)
+            elif lane.pinned is not None:
+                lane.place = lane.pinned
+                lane.pinned.waiting.append(lane)
+            else:
+                ready.append(lane, first=True)
+                self._grow(kind, ready, now)
+                return
+
+    def _head(self, lane: Lane) -> Job | None:
+        """Return a lane's first job, dropping those that ended while they were queued."""
+        jobs = lane.jobs
+        while jobs and jobs[0].state is JobState.DONE:
+            jobs.popleft()
+        return jobs[0] if jobs else None
+
+    def _wait_for(self, lane: Lane, gate: Gate, now: float) -> None:
+        lane.place = gate
+        gate.waiting.append(lane)
+        if gate.per_minute and not gate.timed and gate.room(now) == 0 and gate.starts:
+            gate.timed = True
+            self.timers.add(gate.starts[0] + MINUTE, gate, 0, None)
+        if lane.woken_by is not gate:
+            self._pass_on(lane, now)
+        lane.woken_by = None
+
+    def _pass_on(self, lane: Lane, now: float) -> None:
+        """Wake the next at the gate that woke a lane which does not take the place."""
+        gate, lane.woken_by = lane.woken_by, None
+        if gate is not None:
+            self._wake_gate(gate, now)
+
+    def _worker_for(self, lane: Lane, job: Job) -> Worker | None:
+        """Return the worker to ship a job to, or ``None`` when it has to wait."""
+        if lane.pinned is not None and lane.pinned.state in _LEAVING:
+            lane.pinned = None
+            lane.restarts += 1
+        if lane.pinned is None:
+            return self.roster.find(job)
+        return lane.pinned if self.roster.has_room(lane.pinned, job) else None
+
+    def _ship(self, job: Job, worker: Worker, now: float) -> None:
+        lane = job.lane
+        lane.jobs.popleft()
+        lane.woken_by = None
+        for gate in lane.gates:
+            gate.take(now)
+        if lane.serial:
+            lane.busy = True
+            if lane.pinned is not worker:
+                lane.pinned = worker
+                worker.sessions += 1
+        self.queued -= 1
+        self.running += 1
+        self.widest = max(self.widest, self.running)
+        self._last_ticket += 1
+        job.ticket = self._last_ticket
+        job.state = JobState.SHIPPED
+        job.attempts += 1
+        job.worker = worker
+        job.expected = (job.timing.seconds or 0.0) + OVERHEAD_SECONDS
+        self.roster.occupy(worker, job)
+        if job.timeout is not None and (worker.kind == "host" or len(worker.inflight) == 1):
+            self.timers.add(now + job.timeout, job, job.ticket, job.timeout)
+        self.commands.append(Ship(worker.id, job))
+
+    def _arm_head(self, worker: Worker, now: float) -> None:
+        """Start the clock of the call that begins now that the one before it has answered."""
+        if worker.kind == "call":
+            job = next(iter(worker.inflight.values()))
+            if job.timeout is not None:
+                self.timers.add(now + job.timeout, job, job.ticket, job.timeout)
+
+    def _grow(self, kind: Kind, ready: ReadyQueue, now: float) -> None:
+        """Start the workers that what is ready could use."""
+        missing = self.roster.missing(kind)
+        if missing <= 0:
+            return
+        starting = self.roster.starting[kind]
+        wanted = 1 if kind == "host" else ready.runnable(missing + starting, now)
+        for _ in range(min(missing, wanted - starting)):
+            self.commands.append(Start(self.roster.start(kind).id, kind))

@@ -1,0 +1,278 @@
+"""The pool: worker processes, and the calls shipped to them, as one async context manager."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from hmz_mp.core.ambient import pool_variable
+from hmz_mp.core.caller import Caller, check_settings
+from hmz_mp.core.coordinator import Coordinator
+from hmz_mp.core.cpus import usable_cpus
+from hmz_mp.core.functions import FunctionTable, pack_arguments, pack_initializer
+from hmz_mp.core.gates import Gate
+from hmz_mp.core.jobs import Kind, Lane
+from hmz_mp.core.limits import Limit, LimitTable, check_width
+from hmz_mp.core.loop import Driver, current_driver
+from hmz_mp.core.policy import Policy
+from hmz_mp.core.shipment import Settings, Shipment
+from hmz_mp.core.statistics import (
+    LimitStatistics,
+    Statistics,
+    WorkerStatistics,
+    resident_memory,
+)
+from hmz_mp.core.turns import Turn
+from hmz_mp.engines.local import LocalEngine
+from hmz_mp.engines.zygote import ZygoteConfig
+from hmz_mp.errors import PoolClosed, Unpicklable
+from hmz_mp_worker.payload import Payload
+
+__all__ = ["Pool"]
+
+
+class Pool(Caller):
+    """A pool of worker processes, for ``async with``, on asyncio or trio.
+
+    ``workers``: how many processes for plain calls, by default the CPUs this process may use;
+    ``async def`` functions run many at a time in further ones, at most as many.
+    Workers start on demand, and end after ``idle_timeout`` seconds without work.
+    ``at_once``: how many turns of the pool may be in flight (0: any number).
+    ``preload``: modules to import once, before workers are forked.
+    ``initializer(*initargs)`` runs first in every worker.
+    ``timeout``, ``retries``, ``memory``: for every turn, as in `options`.
+    ``turns_per_worker``: replace a worker after so many. ``env`` and ``cwd``: of the workers.
+
+    Leaving waits for what was submitted; leaving by an exception ends every worker and what it
+    started before it returns.
+    """
+
+    # The whole state: the options; the functions, limits and counters of what was submitted; and
+    # between entering and leaving the loop's driver, the coordinator and the thread they are on.
+    def __init__(
+        self,
+        workers: int | None = None,
+        *,
+        at_once: int = 0,
+        preload: Sequence[str] = (),
+        initializer: Callable[..., object] | None = None,
+        initargs: tuple[Any, ...] = (),
+        timeout: float | None = None,
+        retries: int = 0,
+        memory: int | None = None,
+        turns_per_worker: int | None = None,
+        idle_timeout: float = 60.0,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        engine: str = "local",
+    ) -> None:
+        if workers is not None and check_width("workers", workers) == 0:
+            raise ValueError("workers has to be at least 1")
+        if engine != "local":
+            raise ValueError(f"there is no engine {engine!r}: this version has 'local'")
+        if not idle_timeout > 0:
+            raise ValueError(f"idle_timeout has to be more than 0, not {idle_timeout!r}")
+        self.width = workers if workers is not None else usable_cpus()
+        self._idle_timeout = idle_timeout
+        self._turns_per_worker = check_width("turns_per_worker", turns_per_worker or 0)
+        self._initializer = pack_initializer(initializer, initargs) if initializer else b""
+        self._config = ZygoteConfig(
+            tuple(preload), env, os.fspath(cwd) if cwd is not None else None
+        )
+        self._functions = FunctionTable()
+        self._limits = LimitTable()
+        self._gate = Gate("pool", check_width("at_once", at_once))
+        self._last_id = 0
+        self._last_lane = 0
+        self._ended_sessions: list[int] = []
+        self._driver: Driver | None = None
+        self._coordinator: Coordinator | None = None
+        self._thread = 0
+        self._process = 0
+        self._outer: Pool | None = None
+        self._left = False
+        settings = check_settings(Settings(timeout=timeout, retries=retries, memory=memory))
+        self._bind(self, settings, (self._gate,))
+
+    # Entering and leaving.
+
+    async def __aenter__(self) -> Pool:
+        if self._coordinator is not None or self._left:
+            raise PoolClosed("this pool was entered before; make a new one")
+        self._thread, self._process = threading.get_ident(), os.getpid()
+        self._driver = current_driver()
+        policy = Policy(
+            self.width,
+            turns_per_worker=self._turns_per_worker,
+            idle_timeout=self._idle_timeout,
+        )
+        coordinator = Coordinator(self._driver, policy)
+        coordinator.engine = LocalEngine(
+            self._driver,
+            coordinator,
+            self._config,
+            initializer=self._initializer,
+            log_level=logging.getLogger().getEffectiveLevel(),
+        )
+        coordinator.engine.start()
+        self._coordinator = coordinator
+        self._outer = pool_variable.get()
+        pool_variable.set(self)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        coordinator = self._entered()
+        orderly = False
+        try:
+            if kind is None:
+                await coordinator.wait_idle()
+                orderly = True
+        finally:
+            self._left = True
+            pool_variable.set(self._outer)
+            coordinator.abandon()
+            if orderly:
+                await coordinator.engine.close()
+            else:
+                await coordinator.engine.kill_all()
+            coordinator.stop_timers()
+            assert self._driver is not None
+            await self._driver.close()
+
+    def _entered(self) -> Coordinator:
+        """Return the coordinator. Raises `PoolClosed` or `RuntimeError` for use out of place."""
+        coordinator = self._coordinator
+        if coordinator is None:
+            raise PoolClosed("the pool is not open: use it inside `async with Pool() as pool:`")
+        if self._left:
+            raise PoolClosed("the pool was left: submit inside its `async with` block")
+        if threading.get_ident() != self._thread:
+            raise RuntimeError(
+                "a pool belongs to the thread of its event loop: from another thread use "
+                "anyio.from_thread.run(pool.run, fn, ...)"
+            )
+        if os.getpid() != self._process:
+            raise PoolClosed("this pool belongs to the process that this one was forked from")
+        return coordinator
+
+    # Submitting, for callers and sessions.
+
+    def _submit(
+        self,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        settings: Settings,
+        lane_for: Callable[[Kind], Lane],
+    ) -> Turn:
+        coordinator = self._entered()
+        assert self._driver is not None
+        try:
+            function, payload = self._pack(coordinator, fn, args, kwargs)
+        except Unpicklable as error:
+            return self._failed_turn(settings, error)
+        if coordinator.broken is not None:
+            return self._failed_turn(settings, coordinator.broken)
+        self._last_id += 1
+        job = Shipment(self._last_id, lane_for(function.kind), function, payload, settings)
+        turn = self._driver.new_turn(job, coordinator, settings.item_id)
+        job.turn = turn
+        coordinator.submit(job)
+        return turn
+
+    def _pack(
+        self,
+        coordinator: Coordinator,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> tuple[Any, Payload]:
+        functions = self._functions
+        last = functions.last_id
+        function = functions.resolve(fn)
+        if function.id > last:  # a new one
+            coordinator.engine.follow_paths()
+            if functions.by_value:
+                coordinator.engine.prepare_by_value()
+            if functions.dropped:
+                dropped, functions.dropped = functions.dropped, []
+                coordinator.engine.forget(dropped, ())
+        if self._ended_sessions:
+            ended, self._ended_sessions = self._ended_sessions, []
+            coordinator.engine.forget((), ended)
+        return function, pack_arguments(fn, args, kwargs)
+
+    def _failed_turn(self, settings: Settings, error: BaseException) -> Turn:
+        """Return a turn that failed before it could be queued."""
+        coordinator = self._entered()
+        assert self._driver is not None
+        self._last_id += 1
+        function = self._functions.placeholder()
+        job = Shipment(self._last_id, self._lane("call"), function, Payload(b""), settings)
+        turn = self._driver.new_turn(job, coordinator, settings.item_id)
+        job.turn = turn
+        coordinator.policy.refuse(job)
+        turn.set_exception(error)
+        return turn
+
+    def _new_lane(
+        self, kind: Kind, gates: tuple[Gate, ...], priority: int, *, serial: bool = False
+    ) -> Lane:
+        self._last_lane += 1
+        bounding = tuple(gate for gate in gates if gate.capacity or gate.per_minute)
+        return Lane(self._last_lane, kind, bounding, priority=priority, serial=serial)
+
+    def _end_session(self, lane: Lane) -> None:
+        """Take note that a session object is gone; its queued turns still run."""
+        if self._coordinator is None or self._left:
+            return
+        if not lane.jobs and not lane.busy:
+            self._coordinator.policy.end_session(lane)
+            self._ended_sessions.append(lane.id)
+
+    # Asking.
+
+    def limit(self, name: str, at_once: int = 0, per_minute: int = 0) -> Limit:
+        """Return the pool's limit of that name, made now if there is none.
+
+        ``at_once`` turns of those that name it may be in flight, ``per_minute`` may begin in any
+        60 seconds; 0 bounds nothing. Raises `ValueError` when it exists with other bounds.
+        """
+        return self._limits.get(name, at_once, per_minute)
+
+    def statistics(self) -> Statistics:
+        """Return the pool's counts, workers and widths at this moment."""
+        coordinator = self._entered()
+        policy = coordinator.policy
+        workers = [
+            WorkerStatistics(pid, one.kind, one.state.value, one.served, resident_memory(pid))
+            for one in policy.roster.workers.values()
+            for pid in [coordinator.engine.pid(one.id)]
+        ]
+        limits = {
+            gate.name: LimitStatistics(
+                gate.capacity, gate.per_minute, gate.used, gate.widest, gate.count_waiting()
+            )
+            for gate in self._limits.gates()
+        }
+        return Statistics(
+            queued=policy.queued,
+            running=policy.running,
+            widest=policy.widest,
+            workers=workers,
+            limits=limits,
+            **policy.counts,
+        )
+
+    def __repr__(self) -> str:
+        state = "left" if self._left else "new" if self._coordinator is None else "open"
+        return f"<Pool {state} workers={self.width}>"

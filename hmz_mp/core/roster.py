@@ -1,0 +1,186 @@
+"""The roster: which workers a pool has, which are idle, and which have room for one more job.
+
+Part of the policy, and as pure. Each worker stands in at most one of the two lists that dispatch
+reads, so that finding a worker costs the same however many there are.
+"""
+
+from __future__ import annotations
+
+from hmz_mp.core.jobs import HOST_TURNS, Job, Kind, Worker, WorkerState
+
+__all__ = ["Roster"]
+
+AHEAD_SECONDS = 0.001  # how much work is shipped ahead of a worker, at most
+AHEAD_TURNS = 128
+OVERHEAD_SECONDS = 5e-6  # what a call costs in a worker beside its own time
+
+
+class Roster:
+    """The workers of one pool, from `start` to `remove`."""
+
+    # The whole state: the workers; for each kind how many are not retiring, how many are starting,
+    # those that are idle (the last one used at the end), and the busy ones with room ahead.
+    def __init__(self, limit: int, *, turns_per_worker: int, idle_timeout: float) -> None:
+        self.limit = limit
+        self.turns_per_worker = turns_per_worker
+        self.idle_timeout = idle_timeout
+        self.workers: dict[int, Worker] = {}
+        self.starting: dict[Kind, int] = {"call": 0, "host": 0}
+        self._alive: dict[Kind, int] = {"call": 0, "host": 0}
+        self._idle: dict[Kind, dict[int, Worker]] = {"call": {}, "host": {}}
+        self._with_room: dict[Kind, dict[int, Worker]] = {"call": {}, "host": {}}
+        self._last = 0
+
+    # A worker's life.
+
+    def start(self, kind: Kind) -> Worker:
+        """Add a worker that is being started."""
+        self._last += 1
+        worker = self.workers[self._last] = Worker(self._last, kind)
+        self._alive[kind] += 1
+        self.starting[kind] += 1
+        return worker
+
+    def started(self, worker: Worker) -> None:
+        """Take note that a worker is set up."""
+        worker.state = WorkerState.READY
+        self.starting[worker.kind] -= 1
+
+    def rest(self, worker: Worker, now: float) -> bool:
+        """Take note that a worker has nothing to do; return whether it has to retire now."""
+        if worker.state is not WorkerState.READY:
+            return False
+        if self._is_spent(worker):
+            return True
+        worker.expected = 0.0
+        worker.idle_since = now
+        self._idle[worker.kind][worker.id] = worker
+        if worker.kind == "host":
+            self.open(worker)
+        else:
+            self.close(worker)
+        return False
+
+    def occupy(self, worker: Worker, job: Job) -> None:
+        """Take note that a job was shipped to a worker."""
+        worker.expected += job.expected
+        worker.served += 1
+        worker.idle_since = None
+        self._idle[worker.kind].pop(worker.id, None)
+        worker.inflight[job.ticket] = job
+        self.open(worker)
+
+    def retire(self, worker: Worker) -> None:
+        """Take note that a worker was told to exit."""
+        worker.state = WorkerState.RETIRING
+        self._alive[worker.kind] -= 1
+        self._unlist(worker)
+
+    def condemn(self, worker: Worker) -> None:
+        """Take note that a worker is about to be killed."""
+        worker.state = WorkerState.DYING
+        self._unlist(worker)
+
+    def spare(self, worker: Worker) -> None:
+        """Take note that a worker is not killed after all."""
+        if worker.state is WorkerState.DYING:
+            worker.state = WorkerState.READY
+            self.open(worker)
+
+    def remove(self, worker: Worker) -> None:
+        """Take note of a worker's end."""
+        del self.workers[worker.id]
+        if worker.state is not WorkerState.RETIRING:
+            self._alive[worker.kind] -= 1
+        if worker.state is WorkerState.STARTING:
+            self.starting[worker.kind] -= 1
+        worker.state = WorkerState.GONE
+        self._unlist(worker)
+
+    def open(self, worker: Worker) -> None:
+        """Offer a busy worker for work shipped ahead."""
+        if worker.state is WorkerState.READY:
+            self._with_room[worker.kind][worker.id] = worker
+
+    def close(self, worker: Worker) -> None:
+        """Offer a worker for no more work ahead, until it answers."""
+        self._with_room[worker.kind].pop(worker.id, None)
+
+    def _unlist(self, worker: Worker) -> None:
+        self.close(worker)
+        self._idle[worker.kind].pop(worker.id, None)
+
+    def _is_spent(self, worker: Worker) -> bool:
+        return bool(self.turns_per_worker) and worker.served >= self.turns_per_worker
+
+    # Finding one.
+
+    def missing(self, kind: Kind) -> int:
+        """Return how many more workers of a kind may be started."""
+        return self.limit - self._alive[kind]
+
+    def find(self, job: Job) -> Worker | None:
+        """Return the worker to ship a job to, or ``None`` when it has to wait for one."""
+        if job.lane.kind == "host":
+            return self._least_busy_host()
+        idle = self._idle["call"]
+        if idle:
+            return idle[next(reversed(idle))]
+        return None if self.missing("call") > 0 else self._with_room_for(job)
+
+    def _with_room_for(self, job: Job) -> Worker | None:
+        with_room = self._with_room["call"]
+        while with_room:
+            worker = next(iter(with_room.values()))
+            if self.has_room(worker, job):
+                return worker
+            if not worker.stalled and worker.expected + OVERHEAD_SECONDS <= AHEAD_SECONDS:
+                return None  # it has room, but not for this job
+            self.close(worker)
+        return None
+
+    def _least_busy_host(self) -> Worker | None:
+        hosts = self._with_room["host"]
+        if not hosts:
+            return None
+        best = min(hosts.values(), key=lambda one: len(one.inflight))
+        if len(best.inflight) >= HOST_TURNS and self.missing("host") > 0:
+            return None
+        return best
+
+    def has_room(self, worker: Worker, job: Job) -> bool:
+        """Whether a job may be shipped to a worker now, behind what it has."""
+        if worker.state is not WorkerState.READY or self._is_spent(worker):
+            return False
+        if worker.kind == "host" or not worker.inflight:
+            return True
+        seconds = job.timing.seconds
+        return (
+            seconds is not None
+            and not worker.stalled
+            and len(worker.inflight) < AHEAD_TURNS
+            and worker.expected + seconds + OVERHEAD_SECONDS <= AHEAD_SECONDS
+            and (job.timeout is None or job.timeout >= 1)
+        )
+
+    # Idle ones.
+
+    def tired(self, now: float) -> list[Worker]:
+        """Return the workers that have been idle for long and hold no session."""
+        found = []
+        for idle in self._idle.values():
+            for worker in idle.values():
+                if worker.idle_since is None or worker.idle_since + self.idle_timeout > now:
+                    break
+                if not worker.sessions:
+                    found.append(worker)
+        return found
+
+    def next_tired(self) -> float | None:
+        """Return when the next worker will have been idle for long."""
+        times = []
+        for idle in self._idle.values():  # each in the order in which they became idle
+            worker = next((one for one in idle.values() if not one.sessions), None)
+            if worker is not None and worker.idle_since is not None:
+                times.append(worker.idle_since + self.idle_timeout)
+        return min(times, default=None)

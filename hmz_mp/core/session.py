@@ -1,0 +1,61 @@
+"""Sessions: turns that never overlap, in submission order, in one process."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from hmz_mp.core.gates import Gate
+from hmz_mp.core.jobs import Kind, Lane
+from hmz_mp.core.shipment import Settings
+from hmz_mp.core.turns import Turn
+
+if TYPE_CHECKING:
+    from hmz_mp.core.pool import Pool
+
+__all__ = ["Session"]
+
+
+class Session:
+    """A sequence of turns in one process, where `hmz_mp.session_state` is the session's dict.
+
+    It costs nothing until its first turn, which also decides whether it lives with the workers
+    for plain functions or with those for ``async def``. Its state goes when the session object
+    does, or with its worker: then the turn that ran fails, and the next begins in a new worker.
+    """
+
+    __slots__ = ("__weakref__", "_gates", "_lane", "_pool", "_settings", "name")
+
+    def __init__(
+        self, pool: Pool, settings: Settings, gates: tuple[Gate, ...], name: str | None
+    ) -> None:
+        self._pool = pool
+        self._settings = settings
+        self._gates = gates
+        self._lane: Lane | None = None
+        self.name = name
+
+    @property
+    def restarts(self) -> int:
+        """How often the session's worker was lost, and its state with it."""
+        return self._lane.count_restarts() if self._lane is not None else 0
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Turn:
+        """Ship a call that runs after all those submitted to this session before it."""
+        return self._pool._submit(fn, args, kwargs, self._settings, self._lane_for)
+
+    async def run(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Return the answer of a call, or raise what it failed with."""
+        return await self.submit(fn, *args, **kwargs)
+
+    def _lane_for(self, kind: Kind) -> Lane:
+        if self._lane is None:
+            lane = self._pool._new_lane(kind, self._gates, self._settings.priority, serial=True)
+            weakref.finalize(self, self._pool._end_session, lane).atexit = False
+            self._lane = lane
+        return self._lane
+
+    def __repr__(self) -> str:
+        name = f" {self.name!r}" if self.name is not None else ""
+        return f"<Session{name} restarts={self.restarts}>"

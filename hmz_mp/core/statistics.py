@@ -1,0 +1,64 @@
+"""What a pool says of itself: counts, workers, widths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["LimitStatistics", "Statistics", "WorkerStatistics", "resident_memory"]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStatistics:
+    """One worker: ``turns`` were shipped to it so far; ``rss`` is its memory in bytes."""
+
+    pid: int | None
+    kind: str
+    state: str
+    turns: int
+    rss: int
+
+
+@dataclass(frozen=True, slots=True)
+class LimitStatistics:
+    """One limit: its bounds, how much of it is ``used``, the most that ever was, who waits."""
+
+    at_once: int
+    per_minute: int
+    used: int
+    widest: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """A pool at one moment. ``widest`` is the most turns that were ever in flight at once."""
+
+    queued: int
+    running: int
+    done: int
+    failed: int
+    retried: int
+    cancelled: int
+    widest: int
+    workers: list[WorkerStatistics]
+    limits: dict[str, LimitStatistics]
+
+
+def resident_memory(pid: int | None, *, tree: bool = False) -> int:
+    """Return the resident memory of a process in bytes (with its descendants), 0 if it is gone."""
+    if pid is None:
+        return 0
+    import psutil  # a slow import, and most pools never ask
+
+    try:
+        process = psutil.Process(pid)
+        processes = [process, *process.children(recursive=True)] if tree else [process]
+    except psutil.Error:
+        return 0
+    total = 0
+    for one in processes:
+        try:
+            total += one.memory_info().rss
+        except psutil.Error:  # it ended in between
+            continue
+    return total

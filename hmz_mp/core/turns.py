@@ -1,0 +1,257 @@
+"""Turns: awaitable futures on the coordinator's loop, and what is heard of them.
+
+Under asyncio a turn is a real `asyncio.Future`, so that `gather`, `wait` and `as_completed` take
+it as it is and an awaited turn costs no task. Under trio it is a small twin with the same methods.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from hmz_mp.core.jobs import Job, JobState
+
+__all__ = [
+    "Account",
+    "AsyncioTurn",
+    "Event",
+    "Logged",
+    "Progress",
+    "Said",
+    "Shipped",
+    "TrioTurn",
+    "Turn",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What a turn that ran cost.
+
+    ``worker`` is its process's pid, ``began`` by the monotonic clock, ``seconds`` the run time
+    of the last attempt, ``output`` what it printed.
+    """
+
+    worker: int | None
+    began: float
+    seconds: float
+    attempts: int
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shipped:
+    """The turn was handed to the worker of pid ``worker``."""
+
+    worker: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The turn says how far it is: ``fraction`` from 0 to 1, ``words`` for people."""
+
+    fraction: float
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """The turn logged something."""
+
+    level: int
+    logger: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The turn said something of a kind that its backend defines."""
+
+    kind: str
+    data: bytes
+
+
+Event = Shipped | Progress | Logged | Said
+
+
+class Canceller(Protocol):
+    """Cancels turns: the pool."""
+
+    def cancel_job(self, job: Job) -> bool:
+        """End a job for its caller; return False if it has ended already."""
+
+
+class Turn(Protocol):
+    """One call shipped to a worker: await it, or ask it."""
+
+    item_id: str | None
+    account: Account | None
+
+    @property
+    def id(self) -> int:
+        """The turn's number in its pool, from 1."""
+
+    def __await__(self) -> Generator[Any, None, Any]: ...
+
+    def done(self) -> bool:
+        """Whether the turn has ended."""
+
+    def running(self) -> bool:
+        """Whether a worker has the turn now."""
+
+    def result(self) -> Any:
+        """Return the answer, or raise what the turn failed with."""
+
+    def exception(self) -> BaseException | None:
+        """Return what the turn failed with, or ``None``."""
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Cancel the turn; a running call is really stopped. False if it has ended."""
+
+    def cancelled(self) -> bool:
+        """Whether the turn was cancelled."""
+
+    def add_done_callback(self, fn: Callable[[Any], object], /) -> None:
+        """Call ``fn(turn)`` on the loop once the turn has ended."""
+
+
+class AsyncioTurn(asyncio.Future[Any]):
+    """A turn on an asyncio loop."""
+
+    def __init__(
+        self, job: Job, pool: Canceller, item_id: str | None, *, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        super().__init__(loop=loop)
+        self._job = job
+        self._pool = pool
+        self.item_id = item_id
+        self.account: Account | None = None
+
+    @property
+    def id(self) -> int:
+        """The turn's number in its pool, from 1."""
+        return self._job.id
+
+    def running(self) -> bool:
+        """Whether a worker has the turn now."""
+        return self._job.state is JobState.SHIPPED
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Cancel the turn; a running call is really stopped. False if it has ended."""
+        if self.done():
+            return False
+        self._pool.cancel_job(self._job)
+        return super().cancel(msg)
+
+    def __repr__(self) -> str:
+        return _describe(self, self._job)
+
+
+class TrioTurn:
+    """A turn under trio."""
+
+    def __init__(self, job: Job, pool: Canceller, item_id: str | None) -> None:
+        import trio
+
+        self._job = job
+        self._pool = pool
+        self.item_id = item_id
+        self.account: Account | None = None
+        self._ended = trio.Event()
+        self._cancelled = False
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._callbacks: list[Callable[[Any], object]] = []
+
+    @property
+    def id(self) -> int:
+        """The turn's number in its pool, from 1."""
+        return self._job.id
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._wait().__await__()
+
+    async def _wait(self) -> Any:
+        import trio
+
+        try:
+            await self._ended.wait()
+        except trio.Cancelled:
+            self.cancel()
+            raise
+        return self.result()
+
+    def done(self) -> bool:
+        """Whether the turn has ended."""
+        return self._ended.is_set()
+
+    def running(self) -> bool:
+        """Whether a worker has the turn now."""
+        return self._job.state is JobState.SHIPPED
+
+    def result(self) -> Any:
+        """Return the answer, or raise what the turn failed with."""
+        error = self.exception()
+        if error is not None:
+            raise error.with_traceback(None)
+        return self._value
+
+    def exception(self) -> BaseException | None:
+        """Return what the turn failed with, or ``None``."""
+        if not self.done():
+            raise asyncio.InvalidStateError("the turn has not ended")
+        if self._cancelled:
+            raise asyncio.CancelledError("the turn was cancelled")
+        return self._error
+
+    def cancel(self, msg: Any | None = None) -> bool:  # noqa: ARG002  # as asyncio's futures take it
+        """Cancel the turn; a running call is really stopped. False if it has ended."""
+        if self.done():
+            return False
+        self._pool.cancel_job(self._job)
+        self._cancelled = True
+        self._finish()
+        return True
+
+    def cancelled(self) -> bool:
+        """Whether the turn was cancelled."""
+        return self._cancelled
+
+    def add_done_callback(self, fn: Callable[[Any], object], /) -> None:
+        """Call ``fn(turn)`` once the turn has ended, or now if it has."""
+        if self.done():
+            fn(self)
+        else:
+            self._callbacks.append(fn)
+
+    def set_result(self, value: Any) -> None:
+        """End the turn with an answer."""
+        self._value = value
+        self._finish()
+
+    def set_exception(self, error: BaseException) -> None:
+        """End the turn with a failure."""
+        self._error = error
+        self._finish()
+
+    def _finish(self) -> None:
+        self._ended.set()
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback(self)
+
+    def __repr__(self) -> str:
+        return _describe(self, self._job)
+
+
+def _describe(turn: AsyncioTurn | TrioTurn, job: Job) -> str:
+    if turn.cancelled():
+        state = "cancelled"
+    elif turn.done():
+        state = "failed" if turn.exception() is not None else "done"
+    else:
+        state = "running" if turn.running() else "queued"
+    item = f" item_id={turn.item_id!r}" if turn.item_id is not None else ""
+    return f"<Turn {job.id} {state}{item}>"

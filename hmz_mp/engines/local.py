@@ -1,0 +1,312 @@
+"""The local engine: worker processes of this machine, forked by a zygote.
+
+It carries out what the policy decides, and reports what happens. It decides nothing itself, but
+for starting a new zygote when one is lost. A worker's end is what the zygote says, never the end
+of its connection, which a grandchild may hold open.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import anyio
+
+from hmz_mp.core.jobs import Kind
+from hmz_mp.core.loop import Driver
+from hmz_mp.core.shipment import Shipment
+from hmz_mp.engines.connection import Connection
+from hmz_mp.engines.zygote import ZygoteConfig, ZygoteHandle
+from hmz_mp.errors import WorkerDied
+from hmz_mp_worker import wire
+from hmz_mp_worker.framing import Buffer, Frame
+from hmz_mp_worker.kernel import signal_all
+from hmz_mp_worker.page import anonymous_file, read_page
+from hmz_mp_worker.payload import split
+from hmz_mp_worker.stdio import output_file, tail
+
+__all__ = ["EngineEvents", "LocalEngine"]
+
+_KILL_GRACE = 0.5  # seconds between TERM and KILL
+_RETIRE_GRACE = 5.0  # seconds that idle workers have to exit when the pool is left
+_ZYGOTE_GRACE = 6.0  # seconds that the zygote has to end everything, more than it takes itself
+_TAIL = 4096
+
+
+class EngineEvents(Protocol):
+    """Who hears what happens to workers: the pool."""
+
+    def worker_ready(self, worker: int) -> None:
+        """Hear that a worker is set up."""
+
+    def worker_refused(self, failure: wire.StartFailed) -> None:
+        """Hear that a worker cannot be set up; its end follows."""
+
+    def worker_answered(
+        self, worker: int, answers: Sequence[wire.Answer], buffers: list[bytearray]
+    ) -> None:
+        """Hear how calls ended."""
+
+    def worker_gave_back(self, worker: int, tickets: list[int], running: int) -> None:
+        """Hear that calls did not begin."""
+
+    def worker_said(self, worker: int, said: wire.Said) -> None:
+        """Hear something of a running call."""
+
+    def worker_missed(self, worker: int) -> None:
+        """Hear that a conditional kill was not carried out."""
+
+    def worker_died(self, worker: int, running: int, error: WorkerDied) -> None:
+        """Hear a worker's end, and the ticket of what it ran."""
+
+    def engine_failed(self, reason: str, said: str) -> None:
+        """Hear that no workers can be started."""
+
+
+class _LocalWorker:
+    """One worker process, as the engine knows it."""
+
+    __slots__ = ("connection", "functions", "kind", "output", "page", "pid")
+
+    def __init__(self, kind: Kind, connection: Connection, output: int, page: int) -> None:
+        self.kind: Kind = kind
+        self.connection = connection
+        self.output = output
+        self.page = page
+        self.pid: int | None = None
+        self.functions: set[int] = set()  # ids that it was sent
+
+
+class LocalEngine:
+    """Runs one pool's workers."""
+
+    # The whole state: the zygote, the workers alive, what workers were told of the paths.
+    def __init__(
+        self,
+        driver: Driver,
+        events: EngineEvents,
+        config: ZygoteConfig,
+        *,
+        initializer: bytes = b"",
+        log_level: int = 30,
+    ) -> None:
+        self._driver = driver
+        self._events = events
+        self._config = config
+        self._initializer = initializer
+        self._log_level = log_level
+        self._workers: dict[int, _LocalWorker] = {}
+        self._zygote: ZygoteHandle | None = None
+        self._preloaded_cloudpickle = False
+        self._losses = 0  # zygotes lost since a worker was last ready
+        self._paths: tuple[list[str], str] = ([], "")
+        self._closing = False
+        self._changed = anyio.Event()
+
+    def start(self) -> None:
+        """Start the zygote. It boots while the caller goes on."""
+        self._paths = self._current_paths()
+        self._zygote = ZygoteHandle(
+            self._driver, self._config, self._zygote_said, self._zygote_ended
+        )
+
+    def pid(self, worker: int) -> int | None:
+        """Return a worker's process id, once it is known."""
+        found = self._workers.get(worker)
+        return found.pid if found is not None else None
+
+    # Commands.
+
+    def start_worker(self, worker: int, kind: Kind) -> None:
+        """Start a worker."""
+        assert self._zygote is not None
+        ours, theirs = socket.socketpair()
+        output = output_file(anonymous_file("hmz-mp-output"))
+        page = anonymous_file("hmz-mp-page")
+        fds = [theirs.detach(), os.dup(output), os.dup(page)]
+        connection = Connection(
+            self._driver, ours, lambda frame: self._worker_sent(worker, frame), lambda: None
+        )
+        self._workers[worker] = _LocalWorker(kind, connection, output, page)
+        self._zygote.send(wire.Fork(worker, kind == "host"), fds)
+        welcome = wire.Welcome(
+            wire.VERSION, worker, *self._paths, self._log_level, self._initializer
+        )
+        connection.send(wire.encode(welcome))
+
+    def ship(self, worker: int, jobs: Sequence[Shipment]) -> None:
+        """Send calls to a worker, with the functions it does not have yet."""
+        target = self._workers.get(worker)
+        if target is None:
+            return
+        functions: list[wire.Function] = []
+        calls: list[wire.Call] = []
+        buffers: list[Buffer] = []
+        for job in jobs:
+            function = job.function
+            if function.id not in target.functions:
+                target.functions.add(function.id)
+                functions.append(wire.Function(function.id, function.data))
+            data, extra = split(job.payload)
+            session = job.lane.id if job.lane.serial else 0
+            calls.append(wire.Call(job.ticket, function.id, data, session, len(extra)))
+            buffers += extra
+        target.connection.send(wire.encode(wire.Calls(functions, calls)), buffers)
+
+    def forget(self, functions: Sequence[int], sessions: Sequence[int]) -> None:
+        """Tell workers that functions and sessions will not be named again."""
+        body = wire.encode(wire.Forget(list(functions), list(sessions)))
+        for target in self._workers.values():
+            target.functions.difference_update(functions)
+            target.connection.send(body)
+
+    def cancel_turn(self, worker: int, ticket: int) -> None:
+        """Cancel one turn of a host worker."""
+        self._send(worker, wire.Cancel(ticket))
+
+    def retire(self, worker: int) -> None:
+        """Let a worker finish what it has and exit."""
+        self._send(worker, wire.Retire())
+
+    def kill(self, worker: int, only: int) -> None:
+        """End a worker, if the call of ticket ``only`` is what it runs (0: whatever it runs)."""
+        if self._zygote is not None:
+            self._zygote.send(wire.Kill(worker, only, _KILL_GRACE))
+
+    def prepare_by_value(self) -> None:
+        """Have later workers start with cloudpickle imported, since they will need it."""
+        if not self._preloaded_cloudpickle and self._zygote is not None:
+            self._preloaded_cloudpickle = True
+            self._zygote.send(wire.Preload(["cloudpickle"]))
+
+    def follow_paths(self) -> None:
+        """Tell workers when ``sys.path`` or the working directory has changed."""
+        paths = self._current_paths()
+        if paths != self._paths:
+            self._paths = paths
+            for worker in self._workers:
+                self._send(worker, wire.Paths(*paths))
+
+    def _current_paths(self) -> tuple[list[str], str]:
+        cwd = self._config.cwd or str(Path.cwd())
+        return [str(entry) for entry in sys.path], cwd
+
+    def _send(self, worker: int, message: wire.ToWorker) -> None:
+        target = self._workers.get(worker)
+        if target is not None:
+            target.connection.send(wire.encode(message))
+
+    # What workers and the zygote say.
+
+    def _worker_sent(self, worker: int, frame: Frame) -> None:
+        body, buffers = frame
+        message = wire.decode_from_worker(body)
+        if isinstance(message, wire.Answers):
+            self._events.worker_answered(worker, message.answers, buffers)
+        elif isinstance(message, wire.Said):
+            self._events.worker_said(worker, message)
+        elif isinstance(message, wire.GaveBack):
+            self._events.worker_gave_back(worker, message.tickets, message.running)
+        elif isinstance(message, wire.Ready):
+            self._losses = 0
+            self._workers[worker].pid = message.pid
+            self._events.worker_ready(worker)
+        else:
+            self._events.worker_refused(message)
+
+    def _zygote_said(self, message: wire.FromZygote) -> None:
+        if isinstance(message, wire.Forked):
+            target = self._workers.get(message.worker)
+            if target is not None:
+                target.pid = message.pid
+        elif isinstance(message, wire.Exited):
+            self._worker_ended(message.worker, message.status)
+        elif isinstance(message, wire.Missed):
+            self._events.worker_missed(message.worker)
+        elif isinstance(message, wire.BootFailed):
+            self._closing = True
+            self._events.engine_failed(message.text, self._zygote_output())
+
+    def _worker_ended(self, worker: int, status: int | None) -> None:
+        """Take in all that a worker left behind, then report its end."""
+        target = self._workers.get(worker)
+        if target is None:
+            return
+        target.connection.drain()
+        page = read_page(target.page)
+        if page.answer_count:
+            body = wire.answers_prefix(page.answer_count) + page.answers
+            self._worker_sent(worker, (body, []))
+        del self._workers[worker]
+        target.connection.close()
+        error = WorkerDied(
+            target.pid,
+            exitcode=os.waitstatus_to_exitcode(status)
+            if status is not None and os.WIFEXITED(status)
+            else None,
+            signal=os.WTERMSIG(status) if status is not None and os.WIFSIGNALED(status) else None,
+            stderr_tail=tail(target.output, _TAIL).decode("utf-8", "replace"),
+        )
+        os.close(target.output)
+        os.close(target.page)
+        self._events.worker_died(worker, page.running, error)
+        self._note_change()
+
+    def _zygote_ended(self) -> None:
+        """The zygote is gone, and with it every worker: report them, and start another."""
+        zygote, self._zygote = self._zygote, None
+        if zygote is None:
+            return
+        said = zygote.said()
+        zygote.close()
+        closing = self._closing
+        if not closing:
+            self._losses += 1
+            self._preloaded_cloudpickle = False
+            if self._losses <= 3:
+                self.start()
+        pids = [one.pid for one in self._workers.values() if one.pid is not None]
+        signal_all(pids, pids, signal.SIGKILL)  # where no death signal does it (macOS)
+        for worker in list(self._workers):
+            self._worker_ended(worker, None)
+        if not closing and self._zygote is None:
+            self._closing = True
+            self._events.engine_failed(
+                f"the process that starts workers ended at once, {self._losses} times", said
+            )
+        self._note_change()
+
+    def _zygote_output(self) -> str:
+        return self._zygote.said() if self._zygote is not None else ""
+
+    # The end.
+
+    async def close(self) -> None:
+        """Let idle workers exit, end the others, and return when nothing is left."""
+        with anyio.CancelScope(shield=True):
+            with anyio.move_on_after(_RETIRE_GRACE):
+                for worker in list(self._workers):
+                    self.retire(worker)
+                while self._workers and self._zygote is not None:
+                    await self._changed.wait()
+            await self.kill_all()
+
+    async def kill_all(self) -> None:
+        """End every worker and what it started; return when nothing is left."""
+        self._closing = True
+        with anyio.CancelScope(shield=True):
+            if self._zygote is not None:
+                self._zygote.connection.finish()
+            with anyio.move_on_after(_ZYGOTE_GRACE):
+                while self._zygote is not None:
+                    await self._changed.wait()
+            self._zygote_ended()
+
+    def _note_change(self) -> None:
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()

@@ -1,0 +1,105 @@
+"""The coordinator's handle of its zygote: starting it, asking it to fork and kill, its end."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import hmz_mp_worker
+from hmz_mp.core.loop import Driver
+from hmz_mp.engines.connection import Connection
+from hmz_mp_worker import wire
+from hmz_mp_worker.framing import Frame
+from hmz_mp_worker.page import anonymous_file
+from hmz_mp_worker.stdio import output_file, tail
+
+__all__ = ["ZygoteConfig", "ZygoteHandle"]
+
+_CODE = (
+    "import sys; sys.path.append(sys.argv[3]); "
+    "from hmz_mp_worker.bootstrap import main; main(int(sys.argv[1]), int(sys.argv[2]))"
+)
+_EXIT_GRACE = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ZygoteConfig:
+    """What a zygote is started with."""
+
+    preload: Sequence[str] = ()
+    env: Mapping[str, str] | None = None
+    cwd: str | None = None
+    niceness: int = 0
+
+
+class ZygoteHandle:
+    """One zygote process, from its start to its end."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        config: ZygoteConfig,
+        on_message: Callable[[wire.FromZygote], None],
+        on_end: Callable[[], None],
+    ) -> None:
+        self._on_message = on_message
+        self._output = output_file(anonymous_file("hmz-mp-zygote"))
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                _command(theirs.fileno()),
+                stdin=subprocess.DEVNULL,
+                stdout=self._output,
+                stderr=self._output,
+                pass_fds=[theirs.fileno()],
+                env=None if config.env is None else {**os.environ, **config.env},
+                cwd=config.cwd,
+                start_new_session=True,
+            )
+        self.connection = Connection(driver, ours, self._take, on_end)
+        boot = wire.Boot(wire.VERSION, _own_path(), list(config.preload), config.niceness)
+        self.connection.send(wire.encode(boot))
+
+    @property
+    def pid(self) -> int:
+        """The zygote's process id."""
+        return self._process.pid
+
+    def send(self, message: wire.ToZygote, fds: Sequence[int] = ()) -> None:
+        """Send the zygote a message, with descriptors that are closed here once sent."""
+        self.connection.send(wire.encode(message), fds=fds)
+
+    def said(self) -> str:
+        """Return the end of what the zygote's interpreter printed."""
+        return tail(self._output, 4096).decode("utf-8", "replace")
+
+    def close(self) -> None:
+        """Close its connection, upon which it ends all workers, and itself; reap it."""
+        self.connection.close()
+        try:
+            self._process.wait(_EXIT_GRACE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._output >= 0:
+            os.close(self._output)
+            self._output = -1
+
+    def _take(self, frame: Frame) -> None:
+        self._on_message(wire.decode_from_zygote(frame[0]))
+
+
+def _command(control: int) -> list[str]:
+    home = str(Path(hmz_mp_worker.__file__).parent.parent)
+    # As multiprocessing does, so that -W, -X, -O and the like hold in workers too.
+    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # not in typeshed
+    return [sys.executable, *flags, "-P", "-c", _CODE, str(control), str(os.getpid()), home]
+
+
+def _own_path() -> list[str]:
+    return [str(entry) for entry in sys.path]
