@@ -132,7 +132,9 @@ class TrioDriver:
 
         async def serve() -> None:
             with scope:
-                while True:
+                # Looked at first: the descriptor may be closed by now, and trio registers it
+                # with the kernel before it looks.
+                while not scope.cancel_called:
                     await wait(fd)
                     callback()
 
