@@ -103,8 +103,13 @@ def make_console(stderr: bool = True) -> Console:
 
     Markup, emoji codes and highlighting are off, so ``[x]`` and ``:smile:`` in data stay. There
     is no colour when ``NO_COLOR`` is set, and none when the stream is not a terminal, unless
-    the user asks for it with ``FORCE_COLOR``.
+    the user asks for it with ``FORCE_COLOR``. Printing to a pipe whose reader has gone raises
+    `BrokenPipeError`, as it does everywhere else.
     """
     from rich.console import Console
 
-    return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+    class PlainConsole(Console):
+        def on_broken_pipe(self) -> None:
+            raise  # rich would exit with status 1 here
+
+    return PlainConsole(stderr=stderr, markup=False, emoji=False, highlight=False)

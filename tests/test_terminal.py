@@ -116,3 +116,14 @@ def test_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b[31m" in _printed(make_console(), safe_text("x", "red"))
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b[31m" not in _printed(make_console(), safe_text("x", "red"))
+
+
+def test_a_reader_that_has_gone_is_a_broken_pipe() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    console = make_console()
+    with open(writing, "w") as file:
+        console.file = file
+        with pytest.raises(BrokenPipeError):
+            console.print("x" * 100_000)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), writing)

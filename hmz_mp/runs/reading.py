@@ -262,7 +262,7 @@ def _is_alive(pid: int, started: float) -> bool:
 def _last_change(connection: sqlite3.Connection, started_at: float) -> float:
     query = "SELECT max(submitted_at), max(began_at), max(ended_at) FROM turns"
     (times,) = connection.execute(query).fetchall()
-    return max(filter(None, times), default=started_at)
+    return max([started_at, *filter(None, times)])
 
 
 _SETTLED: dict[str, TurnState] = {"queued": "not_run", "running": "cancelled"}

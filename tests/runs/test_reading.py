@@ -129,13 +129,13 @@ def test_a_run_in_progress_is_running_and_reads_as_it_is(runs_dir: Path) -> None
 
 def test_a_run_whose_process_is_gone_was_interrupted(runs_dir: Path) -> None:
     with closing(new_ledger(runs_dir)) as ledger:
-        ledger.put(turn(0, state="ok", submitted_at=5.0, began_at=6.0, ended_at=7.0))
-        ledger.put(turn(1, submitted_at=6.5))
+        ledger.put(turn(0, state="ok", submitted_at=5e9, began_at=6e9, ended_at=7e9))
+        ledger.put(turn(1, submitted_at=6.5e9))
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait(30)
     change(runs_dir, ledger.run_id, "UPDATE runs SET pid = ?", gone.pid)
     (run,) = list_runs(runs_dir)
-    assert (run.status, run.ended_at, run.exit_code) == ("interrupted", 7.0, None)
+    assert (run.status, run.ended_at, run.exit_code) == ("interrupted", 7e9, None)
     assert run.counts == {"ok": 1, "not_run": 1}
 
 
@@ -156,15 +156,15 @@ def test_another_process_of_the_same_pid_is_not_the_run(runs_dir: Path) -> None:
 
 def test_a_zombie_does_not_run_anything(runs_dir: Path) -> None:
     new_ledger(runs_dir).close()
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    started = psutil.Process(child.pid).create_time()
-    statement = "UPDATE runs SET pid = ?, process_started = ?"
-    change(runs_dir, next(runs_dir.glob("2*")).name, statement, child.pid, started)
-    assert list_runs(runs_dir)[0].status == "running"
-    child.kill()
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert list_runs(runs_dir)[0].status == "interrupted"
-    child.communicate()
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        started = psutil.Process(child.pid).create_time()
+        statement = "UPDATE runs SET pid = ?, process_started = ?"
+        change(runs_dir, next(runs_dir.glob("2*")).name, statement, child.pid, started)
+        alive = list_runs(runs_dir)[0].status
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        ended = list_runs(runs_dir)[0].status
+    assert (alive, ended) == ("running", "interrupted")
 
 
 def test_a_process_that_may_not_be_looked_at_is_alive(

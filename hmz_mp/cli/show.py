@@ -1,0 +1,217 @@
+"""``hmz-mp show``: one run, or one item of it, as its ledger has it."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hmz_mp.cli.runs import run_object, status_style
+from hmz_mp.cli.words import (
+    STATE_WORDS,
+    age,
+    counted,
+    duration,
+    iso_time,
+    local_time,
+    written_command,
+)
+from hmz_mp.errors import BadInput
+from hmz_mp.runs import runs_directory
+from hmz_mp.runs.reading import RecordedRun, RunSummary, open_run
+from hmz_mp.terminal import make_console, printable, safe_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import Console
+
+    from hmz_mp.core.ambient import TurnRecord
+
+__all__ = ["show_command"]
+
+_SLOWEST = 5
+_NAMED_ITEMS = 10
+_UNSUCCESSFUL = ("failed", "cancelled", "not_run")
+
+
+@click.command("show", short_help="Show a run, or one of its items.")
+@click.argument("run", metavar="RUN")
+@click.argument("item", metavar="[ITEM]", required=False)
+@click.option("--json", "as_json", is_flag=True, help="JSON instead of text; see above.")
+def show_command(run: str, item: str | None, as_json: bool) -> None:
+    """Show RUN: how it went, its slowest items, and every item that failed or did not run.
+
+    With ITEM, show all there is about that item: its answer whole, its error, what it printed,
+    when and where it ran. RUN is an id from `hmz-mp runs`, the beginning of one, or "last".
+    An ITEM that begins with a dash goes after `--`.
+
+    With --json, a run is one object: what `hmz-mp runs --json` says of it, and "items", a list of
+    what `hmz-mp exec --json` says of each. An item is one object per turn, a line each.
+
+    \b
+    Examples:
+      hmz-mp show last
+      hmz-mp show 20261129-182334-4f2a src/main.py
+      hmz-mp show last --json | jq -r '.items[] | select(.status == "failed") | .item_id'
+    """
+    with open_run(runs_directory(Path.cwd()), run) as recorded:
+        if item is None:
+            show = _run_as_json if as_json else _run_as_text
+            show(recorded)
+        else:
+            turns = _turns_of(recorded, item)
+            if as_json:
+                _turns_as_json(turns)
+            else:
+                _turns_as_text(turns, make_console(stderr=False))
+
+
+def _turns_of(run: RecordedRun, item: str) -> list[TurnRecord]:
+    """Return the turns of ``item``, which may also be written as it was shown, escaped."""
+    turns = list(run.turns(item))
+    if turns:
+        return turns
+    ids = list(run.item_ids())
+    shown_so = [item_id for item_id in ids if printable(item_id) == item]
+    if len(shown_so) == 1:
+        return list(run.turns(shown_so[0]))
+    raise BadInput(_no_such_item(run.summary.run_id, item, ids))
+
+
+def _no_such_item(run_id: str, item: str, ids: list[str]) -> str:
+    if not ids:
+        return f"run {run_id} has no items"
+    similar = [item_id for item_id in ids if item.lower() in item_id.lower()] if item else []
+    listed = similar or ids
+    named = ", ".join(map(repr, listed[:_NAMED_ITEMS]))
+    more = f" and {len(listed) - _NAMED_ITEMS:,} more" if len(listed) > _NAMED_ITEMS else ""
+    there_are = "similar ones are" if similar else "there are"
+    return f"run {run_id} has no item {item!r}; {there_are}: {named}{more}"
+
+
+def _run_as_json(run: RecordedRun) -> None:
+    # Written piece by piece: a run may have more answers than fit into memory.
+    opening = json.dumps(run_object(run.summary, time.time()))
+    click.echo(opening.removesuffix("}") + ', "items": [', nl=False)
+    for position, turn in enumerate(run.turns()):
+        click.echo((", " if position else "") + json.dumps(row(turn)), nl=False)
+    click.echo("]}")
+
+
+def _turns_as_json(turns: list[TurnRecord]) -> None:
+    for turn in turns:
+        click.echo(json.dumps(row(turn) | _details(turn)))
+
+
+def row(turn: TurnRecord) -> dict[str, Any]:
+    return {
+        "item_id": turn.item_id,
+        "status": turn.state if turn.state in ("ok", "not_run") else "failed",
+        "answer": turn.answer,
+        "error": turn.error,
+        "seconds": turn.seconds,
+        "attempts": turn.attempts,
+        "worker": turn.worker,
+    }
+
+
+def _details(turn: TurnRecord) -> dict[str, Any]:
+    return {
+        "state": turn.state,
+        "error_type": turn.error_type,
+        "detail": turn.detail,
+        "output": turn.output,
+        "prompt": turn.prompt,
+        "agent": turn.agent,
+        "session": turn.session,
+        "place": turn.place,
+        "cwd": turn.cwd,
+        "submitted_at": iso_time(turn.submitted_at),
+        "began_at": iso_time(turn.began_at),
+        "ended_at": iso_time(turn.ended_at),
+    }
+
+
+def _run_as_text(run: RecordedRun) -> None:
+    console = make_console(stderr=False)
+    summary = run.summary
+    title = safe_text(f"run {summary.run_id}: ")
+    title.append(printable(summary.status), status_style(summary.status))
+    console.print(title, soft_wrap=True)
+    _print_fields(console, _run_fields(summary, time.time()))
+    slowest = [
+        f"{duration(turn.seconds or 0.0):>7}  {turn.item_id}" for turn in run.slowest(_SLOWEST)
+    ]
+    _print_list(console, "slowest", slowest)
+    for state in _UNSUCCESSFUL:
+        if summary.counts.get(state):
+            _print_list(console, STATE_WORDS[state], map(_reason, run.turns(state=state)))
+
+
+def _run_fields(summary: RunSummary, now: float) -> Iterator[tuple[str, str]]:
+    started = f"{local_time(summary.started_at)} ({age(now - summary.started_at)})"
+    yield "command", written_command(summary.command)
+    yield "flow", summary.flow
+    if summary.task:
+        yield "task", summary.task
+    yield "agents", ", ".join(summary.agents)
+    yield "started", started
+    ended_at = summary.ended_at
+    yield "took", duration(max(0.0, (now if ended_at is None else ended_at) - summary.started_at))
+    yield "turns", f"{summary.turns:,}: {counted(summary.counts)}"
+
+
+def _reason(turn: TurnRecord) -> str:
+    why = turn.error or turn.error_type
+    return f"{turn.item_id}: {why}" if why else turn.item_id
+
+
+def _print_fields(console: Console, fields: Iterator[tuple[str, str]]) -> None:
+    for name, value in fields:
+        console.print(safe_text(f"  {name:<10}{value}"), soft_wrap=True)
+
+
+def _print_list(console: Console, heading: str, lines: Iterator[str] | list[str]) -> None:
+    for position, line in enumerate(lines):
+        if position == 0:
+            console.print(safe_text(f"{heading}:", "bold"), soft_wrap=True)
+        console.print(safe_text(f"  {line}"), soft_wrap=True)
+
+
+def _turns_as_text(turns: list[TurnRecord], console: Console) -> None:
+    for position, turn in enumerate(turns):
+        if position:
+            console.print()
+        title = safe_text(f"{turn.item_id}: ")
+        title.append(STATE_WORDS[turn.state], status_style(turn.state))
+        console.print(title, soft_wrap=True)
+        _print_fields(console, _turn_fields(turn))
+        for heading, text in (
+            ("answer", turn.answer),
+            ("error", turn.error),
+            ("detail", turn.detail),
+            ("output", turn.output),
+            ("prompt", turn.prompt),
+        ):
+            if text:
+                console.print(safe_text(f"{heading}:", "bold"), soft_wrap=True)
+                console.print(safe_text(text.rstrip("\n"), multiline=True), soft_wrap=True)
+
+
+def _turn_fields(turn: TurnRecord) -> Iterator[tuple[str, str]]:
+    yield "agent", turn.agent
+    yield "session", f"{turn.session}, turn {turn.place + 1} of it"
+    if turn.cwd is not None:
+        yield "in", turn.cwd
+    yield "submitted", local_time(turn.submitted_at)
+    if turn.began_at is not None:
+        yield "waited", duration(max(0.0, turn.began_at - turn.submitted_at))
+    if turn.seconds is not None:
+        yield "ran", duration(turn.seconds)
+    if turn.worker is not None:
+        yield "worker", f"{turn.worker}"
+    yield "attempts", f"{turn.attempts}"
