@@ -261,7 +261,7 @@ def _is_alive(pid: int, started: float) -> bool:
 
 def _last_change(connection: sqlite3.Connection, started_at: float) -> float:
     query = "SELECT max(submitted_at), max(began_at), max(ended_at) FROM turns"
-    (times,) = connection.execute(query).fetchall()
+    times: tuple[float | None, ...] = connection.execute(query).fetchone()
     return max([started_at, *filter(None, times)])
 
 
