@@ -120,6 +120,12 @@ def test_a_command_chooses_its_status(how: str, number: int) -> None:
     assert run_command_line(["endings", how, "--number", str(number)]) == number
 
 
+def test_the_group_lists_and_finds_commands_as_click_asks() -> None:
+    context = click.Context(group)
+    assert group.list_commands(context) == [*COMMANDS]
+    assert group.get_command(context, "nosuch") is None
+
+
 def test_a_bug_shows_its_traceback() -> None:
     assert isinstance(run("endings", "bug").exception, ZeroDivisionError)
     with pytest.raises(ZeroDivisionError):

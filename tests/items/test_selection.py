@@ -182,6 +182,21 @@ def test_a_file_that_cannot_be_read_is_still_an_item(
     assert ids(select(either.root)) == ["a.py"]
 
 
+def test_a_file_that_fails_when_read_is_still_an_item(
+    either: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    either.write("a.py")
+    real = os.read
+
+    def fail(descriptor: int, count: int) -> bytes:
+        if count == 8192:
+            raise OSError(5, "Input/output error")
+        return real(descriptor, count)
+
+    monkeypatch.setattr("hmz_mp.items.files.os.read", fail)
+    assert ids(select(either.root)) == ["a.py"]
+
+
 def test_include_and_exclude(either: Tree) -> None:
     for name in ("a.py", "a.txt", "docs/b.py", "docs/deep/c.md", "tests/t.py"):
         either.write(name)

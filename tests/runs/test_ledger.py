@@ -274,6 +274,16 @@ def test_a_database_that_cannot_be_made_does_not_stop_the_run(
     ledger.close()
 
 
+def test_a_database_that_fails_half_made_is_closed(
+    runs_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "create_statements", lambda: ("CREATE NONSENSE",))
+    before = psutil.Process().num_fds()
+    ledger = new_ledger(runs_dir)
+    assert "syntax error" in str(ledger.error)
+    assert psutil.Process().num_fds() == before
+
+
 def test_a_full_disk_is_said_once_and_the_run_goes_on(runs_dir: Path) -> None:
     told: list[str] = []
     ledger = new_ledger(runs_dir, on_error=told.append)
