@@ -15,12 +15,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hmz_mp_worker.reporting import progress
-    from hmz_mp_worker.state import session_state
-
     from hmz_mp.core.ambient import current_pool
     from hmz_mp.core.pool import Pool
     from hmz_mp.tools import tool
+    from hmz_mp_worker.reporting import progress
+    from hmz_mp_worker.state import session_state
 
 __all__ = ["Pool", "current_pool", "progress", "session_state", "tool"]
 __version__ = "0.1.0"
