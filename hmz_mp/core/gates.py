@@ -28,7 +28,9 @@ class Gate:
         self.per_minute = per_minute
         self.used = 0
         self.widest = 0
-        self.waiting: deque[Lane] = deque()
+        # By kind of worker: a lane that got a place here, and waits for a worker to start, holds
+        # up none that needs another kind.
+        self.waiting: dict[str, deque[Lane]] = {"call": deque(), "host": deque()}
         self.starts: deque[float] = deque()  # when the last minute's turns began
         self.timed = False  # whether a timer will wake those that wait for the minute to pass
 
@@ -41,10 +43,16 @@ class Gate:
         if self.capacity:
             rooms.append(self.capacity - self.used)
         if self.per_minute:
-            while self.starts and self.starts[0] <= now - MINUTE:
+            while self.starts and self.starts[0] + MINUTE <= now:
                 self.starts.popleft()
             rooms.append(self.per_minute - len(self.starts))
         return max(0, min(rooms)) if rooms else None
+
+    def next_room(self, now: float) -> float | None:
+        """Return when time alone will make room, if that is what is missing."""
+        if self.per_minute and self.room(now) == 0 and len(self.starts) >= self.per_minute:
+            return self.starts[0] + MINUTE
+        return None
 
     def is_free(self, now: float) -> bool:
         """Whether one more turn may begin now."""
@@ -54,7 +62,8 @@ class Gate:
 
     def count_waiting(self) -> int:
         """Return how many jobs stand in the lanes that wait here."""
-        return sum(1 if lane.serial else len(lane.jobs) for lane in self.waiting)
+        lanes = [lane for waiting in self.waiting.values() for lane in waiting]
+        return sum(1 if lane.serial else len(lane.jobs) for lane in lanes)
 
     def take(self, now: float) -> None:
         """Count one more turn in flight."""

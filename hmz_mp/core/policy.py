@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hmz_mp.core.dispatch_queue import ReadyQueue
-from hmz_mp.core.gates import MINUTE, Gate
+from hmz_mp.core.gates import Gate
 from hmz_mp.core.jobs import Job, JobState, Kind, Lane, Worker, WorkerState
 from hmz_mp.core.roster import OVERHEAD_SECONDS, Roster
 from hmz_mp.core.timers import Timers
@@ -89,6 +89,7 @@ class Policy:
         self.counts = {"done": 0, "failed": 0, "retried": 0, "cancelled": 0}
         self._ready: dict[Kind, ReadyQueue] = {"call": ReadyQueue(), "host": ReadyQueue()}
         self._last_ticket = 0
+        self._wakes = 0  # lanes that a gate has let go so far
 
     # Events from the caller.
 
@@ -213,8 +214,7 @@ class Policy:
         """Do what is due."""
         for entry in self.timers.due(now):
             if isinstance(entry.about, Gate):
-                entry.about.timed = False
-                self._wake_gate(entry.about, now)
+                self._minute_passed(entry.about, now)
             else:
                 self._due(entry.about, entry.ticket, entry.seconds, now)
         for worker in self.roster.tired(now):
@@ -346,12 +346,32 @@ class Policy:
             self._ready[lane.kind].append(lane, first=first)
 
     def _wake_gate(self, gate: Gate, now: float) -> None:
-        """Let one lane that waits for a gate compete again, if the gate has room."""
-        if gate.waiting and gate.is_free(now):
-            lane = gate.waiting.popleft()
+        """Let a lane of each kind that waits for a gate compete again, if the gate has room."""
+        for kind, waiting in gate.waiting.items():
+            if not waiting:
+                continue
+            if not gate.is_free(now):
+                self._time_gate(gate, now)
+                return
+            lane = waiting.popleft()
             lane.place = None
             lane.woken_by = gate
-            self._ready[lane.kind].append(lane)
+            self._wakes += 1
+            self._ready["host" if kind == "host" else "call"].append(lane)
+
+    def _time_gate(self, gate: Gate, now: float) -> None:
+        """Have those that wait for a gate woken when the minute has passed."""
+        time = gate.next_room(now)
+        if time is not None and not gate.timed:
+            gate.timed = True
+            self.timers.add(time, gate, 0, None)
+
+    def _minute_passed(self, gate: Gate, now: float) -> None:
+        gate.timed = False
+        for _ in range(gate.room(now) or 0):
+            self._wake_gate(gate, now)
+        if any(gate.waiting.values()):
+            self._time_gate(gate, now)
 
     def _wake_next(self, worker: Worker) -> None:
         """Let one session that waits for its worker compete again."""
@@ -377,9 +397,12 @@ class Policy:
 
     def dispatch(self, now: float) -> None:
         """Ship what can be shipped now."""
-        for kind, ready in self._ready.items():
-            if ready:
-                self._dispatch(kind, ready, now)
+        wakes = -1
+        while self._wakes != wakes:  # a place that one kind passes on may be the other's
+            wakes = self._wakes
+            for kind, ready in self._ready.items():
+                if ready:
+                    self._dispatch(kind, ready, now)
 
     def _dispatch(self, kind: Kind, ready: ReadyQueue, now: float) -> None:
         while (lane := ready.pop()) is not None:
@@ -413,13 +436,13 @@ class Policy:
 
     def _wait_for(self, lane: Lane, gate: Gate, now: float) -> None:
         lane.place = gate
-        gate.waiting.append(lane)
-        if gate.per_minute and not gate.timed and gate.room(now) == 0 and gate.starts:
-            gate.timed = True
-            self.timers.add(gate.starts[0] + MINUTE, gate, 0, None)
-        if lane.woken_by is not gate:
+        if lane.woken_by is gate:  # somebody was faster: it keeps its place in the queue
+            gate.waiting[lane.kind].appendleft(lane)
+        else:
+            gate.waiting[lane.kind].append(lane)
             self._pass_on(lane, now)
         lane.woken_by = None
+        self._time_gate(gate, now)
 
     def _pass_on(self, lane: Lane, now: float) -> None:
         """Wake the next at the gate that woke a lane which does not take the place."""
