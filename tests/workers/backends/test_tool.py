@@ -167,7 +167,9 @@ def test_a_default_path_is_left_alone() -> None:
 def test_a_parameter_that_no_turn_has() -> None:
     def needs_more(text: str, depth: int) -> None: ...
 
-    with pytest.raises(TypeError, match="f needs 'depth', which no turn has; a tool is given pro"):
+    with pytest.raises(
+        tool.BadTarget, match="f needs 'depth', which no turn has; a tool is given pro"
+    ):
         tool.Function(needs_more, "f")
 
 
@@ -327,9 +329,10 @@ def test_a_module_of_the_directory_never_shadows(tmp_path: Path, file: Path) -> 
     ("target", "error", "text"),
     [
         ("no_such_module_x:f", ModuleNotFoundError, "no_such_module_x"),
-        ("json:no_such", AttributeError, "no_such"),
-        ("json:decoder.nope", AttributeError, "nope"),
-        ("json:__name__", TypeError, "it is 'str', not a function"),
+        ("json:no_such", tool.BadTarget, "json has no 'no_such'$"),
+        ("json:dump_s", tool.BadTarget, r"did you mean dumps or dump\?"),
+        ("json:decoder.nope", tool.BadTarget, "json has no 'decoder.nope'"),
+        ("json:__name__", tool.BadTarget, "'__name__' of json is a str, not a function"),
     ],
 )
 def test_a_target_that_is_not_there(target: str, error: type[Exception], text: str) -> None:

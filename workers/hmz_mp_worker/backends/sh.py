@@ -6,7 +6,7 @@ Owns the placeholders, the program's descriptors and its end. It never runs a sh
 stays one argument whatever it holds; any other braces are left alone. A path that begins with
 ``-`` is given as ``./-...``, so that no program takes it for an option. The prompt is on stdin. The
 answer is the whole of stdout, less one newline at its end; bytes that are not UTF-8 survive as
-``os.fsdecode`` has them.
+``os.fsdecode`` has them. What is written is also said as it comes, as ``text``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import re
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+
+from hmz_mp_worker.reporting import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,6 +117,7 @@ class _Program(asyncio.SubprocessProtocol):
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 1:
             self._output.append(data)
+            say("text", data)
         else:
             self._stderr = (self._stderr + data)[-STDERR_TAIL:]
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import difflib
 import functools
 import hashlib
 import importlib
@@ -38,9 +39,23 @@ if TYPE_CHECKING:
 
     from hmz_mp_worker.backends import Request
 
-__all__ = ["GIVEN", "Function", "arun", "as_text", "is_async", "load", "run", "split_target"]
+__all__ = [
+    "GIVEN",
+    "BadTarget",
+    "Function",
+    "arun",
+    "as_text",
+    "is_async",
+    "load",
+    "run",
+    "split_target",
+]
 
 GIVEN = ("prompt", "path", "item_id", "task", "cwd")
+
+
+class BadTarget(Exception):
+    """Raised when a module was loaded and the function of a target is not in it, or not usable."""
 
 
 def run(target: str, directory: str, request: Request) -> str:
@@ -90,7 +105,8 @@ def load(target: str, directory: str = "") -> Function:
     """Find the function that ``target`` names, once per process.
 
     ``directory`` is where modules are looked for last, after everything else on ``sys.path``, so
-    that files of the working directory never shadow what is installed.
+    that files of the working directory never shadow what is installed. Raises `BadTarget`, or
+    whatever importing the module raised.
     """
     where, name = split_target(target)
     if directory and directory not in sys.path:
@@ -98,9 +114,13 @@ def load(target: str, directory: str = "") -> Function:
     module = _load_file(where) if where.endswith(".py") else importlib.import_module(where)
     found: Any = module
     for part in name.split("."):
+        if not hasattr(found, part):
+            near = difflib.get_close_matches(part, dir(found), n=3)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            raise BadTarget(f"{where} has no {name!r}{hint}")
         found = getattr(found, part)
     if not callable(found):
-        raise TypeError(f"it is {type(found).__qualname__!r}, not a function")
+        raise BadTarget(f"{name!r} of {where} is a {type(found).__qualname__}, not a function")
     return Function(found, name)
 
 
@@ -187,7 +207,7 @@ def _bind(function: Callable[..., Any], name: str) -> list[_Parameter]:
         elif parameter.name in GIVEN and parameter.kind not in _VARIABLE:
             bound.append(_given(parameter, parameter.name))
         elif parameter.default is parameter.empty and parameter.kind not in _VARIABLE:
-            raise TypeError(
+            raise BadTarget(
                 f"{name} needs {parameter.name!r}, which no turn has; "
                 f"a tool is given {', '.join(GIVEN)}"
             )

@@ -1,0 +1,78 @@
+"""Many turns of one agent at once, a session each: all answers, or answers as they come.
+
+A batch is bounded by the pool's own gate; what is read ahead is bounded here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from hmz_mp.agents.prompts import each_prompt
+from hmz_mp.agents.turns import AgentTurn, cancel_all, land_all
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterable
+
+    from hmz_mp.agents.agent import Agent
+    from hmz_mp.agents.prompts import Prompt
+
+__all__ = ["abatch", "amap"]
+
+WINDOW = 1024  # turns begun and not yet taken by who iterates; at least four times `at_once`
+STRIDE = 256  # turns submitted before the loop gets a chance to ship some
+
+
+async def abatch(
+    agent: Agent,
+    prompts: Iterable[str | Prompt],
+    at_once: int,
+    schema: Any,
+    suppress: bool,
+    cwd: str | None,
+) -> list[Any]:
+    """Return all answers in prompt order, once every turn has ended."""
+    view = agent.view(at_once)
+    turns: list[AgentTurn] = []
+    try:
+        for prompt in each_prompt(prompts):
+            turns.append(agent.begin(prompt, view, schema=schema, cwd=cwd))
+            if len(turns) % STRIDE == 0:
+                await anyio.lowlevel.checkpoint()
+    except BaseException:
+        await cancel_all(turns)
+        raise
+    await land_all(turns)
+    return [turn.value(suppress=suppress) for turn in turns]
+
+
+async def amap(
+    agent: Agent,
+    prompts: Iterable[str | Prompt],
+    at_once: int,
+    schema: Any,
+    suppress: bool,
+    cwd: str | None,
+) -> AsyncGenerator[Any, None]:
+    """Yield the answers in prompt order; never more than the window is begun and not taken."""
+    view = agent.view(at_once)
+    waiting = iter(each_prompt(prompts))
+    window: deque[AgentTurn] = deque()
+    size = max(WINDOW, 4 * at_once)
+    more = True
+    try:
+        while True:
+            while more and len(window) < size:
+                prompt = next(waiting, None)
+                if prompt is None:
+                    more = False
+                else:
+                    window.append(agent.begin(prompt, view, schema=schema, cwd=cwd))
+            if not window:
+                return
+            await window[0].landed()
+            yield window.popleft().value(suppress=suppress)
+    finally:
+        await cancel_all(window)

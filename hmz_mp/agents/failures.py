@@ -1,0 +1,114 @@
+"""A failed agent turn, whatever failed it, as one type with one line of reason.
+
+Knows the errors of workers and backends; knows nothing of pools or agents.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import traceback
+from typing import TYPE_CHECKING
+
+from hmz_mp.errors import (
+    HmzMpError,
+    MemoryExceeded,
+    RemoteTraceback,
+    TurnFailed,
+    TurnTimeout,
+    WorkerDied,
+)
+from hmz_mp_worker.backends.sh import CommandFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Failed", "detail_of", "failed_by", "type_of"]
+
+DETAIL_TAIL = 4096  # characters of stdout, for a command that failed and said nothing on stderr
+
+
+class Failed(HmzMpError, subprocess.CalledProcessError):
+    """Raised when an agent turn failed.
+
+    ``reason`` is one line. ``returncode`` is the program's exit status (negative for a signal), 1
+    for a Python function that raised, 124 for a timeout, 137 for too much memory. ``cmd`` is the
+    agent as written, or the program and its arguments. ``output`` and ``stderr`` are texts, as
+    far as there are any; ``item_id`` is the item; ``cause`` the exception behind it, if any.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        returncode: int = 1,
+        cmd: str | Sequence[str] = "",
+        output: str | None = None,
+        stderr: str | None = None,
+        item_id: str = "",
+        cause: BaseException | None = None,
+    ) -> None:
+        Exception.__init__(self, reason)
+        self.reason = reason
+        self.returncode = returncode
+        self.cmd = cmd
+        self.output = output
+        self.stderr = stderr
+        self.item_id = item_id
+        self.cause = cause
+        self.__cause__ = cause
+
+    def __str__(self) -> str:
+        return f"{self.item_id}: {self.reason}" if self.item_id else self.reason
+
+
+def failed_by(error: BaseException, *, cmd: str | Sequence[str], item_id: str) -> Failed:
+    """Return the failure that ``error`` makes of a turn."""
+    output: str | None = None
+    stderr: str | None = str(error)
+    returncode = 1
+    if isinstance(error, CommandFailed):
+        returncode, output, stderr = error.returncode, error.output, error.stderr
+    elif isinstance(error, WorkerDied):
+        returncode = -error.signal if error.signal is not None else error.exitcode or 1
+        stderr = error.stderr_tail
+    elif isinstance(error, TurnTimeout):
+        returncode = 124
+    elif isinstance(error, MemoryExceeded):
+        returncode = 137
+    return Failed(
+        _reason(error),
+        returncode=returncode,
+        cmd=cmd,
+        output=output,
+        stderr=stderr,
+        item_id=item_id,
+        cause=error,
+    )
+
+
+def type_of(error: BaseException) -> str:
+    """Return the name of the exception's type, as the code that raised it has it."""
+    if isinstance(error, TurnFailed):
+        return error.type_name
+    return type(error).__qualname__
+
+
+def _reason(error: BaseException) -> str:
+    text = str(error).strip()
+    first = text.splitlines()[0].strip() if text else ""
+    if isinstance(error, (CommandFailed, HmzMpError)):  # these say all of it themselves
+        return first or type_of(error)
+    return f"{type_of(error)}: {first}" if first else type_of(error)
+
+
+def detail_of(error: BaseException) -> str:
+    """Return what explains a failure: the end of stderr, or a traceback."""
+    if isinstance(error, CommandFailed):
+        return error.stderr if error.stderr.strip() else error.output[-DETAIL_TAIL:]
+    if isinstance(error, WorkerDied):
+        return error.stderr_tail
+    if isinstance(error, TurnFailed) and error.traceback:
+        return error.traceback
+    if isinstance(error.__cause__, RemoteTraceback):
+        return error.__cause__.text
+    return "".join(traceback.format_exception(error))

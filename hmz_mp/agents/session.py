@@ -1,0 +1,110 @@
+"""A session: turns that never overlap, in the order in which they were asked.
+
+A session is three numbers until it takes a turn; only then does the pool hear of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hmz_mp import portal
+from hmz_mp.agents.pieces import Pieces
+from hmz_mp.agents.prompts import Prompt, as_prompt
+from hmz_mp.agents.turns import cancel_all
+from hmz_mp.core.ambient import current_pool
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from hmz_mp.agents.agent import Agent
+    from hmz_mp.agents.turns import AgentTurn
+
+__all__ = ["Session"]
+
+
+class Session:
+    """One sequence of turns of an agent, opened by `Agent.new` or `Agent.batch_new`.
+
+    Turns of one session follow each other, whoever awaits them; turns of two sessions do not wait
+    for each other. A plain ``tool/`` function finds what its session's earlier turns left in
+    ``hmz_mp.session_state()``.
+    """
+
+    __slots__ = ("_agent", "_cwd", "_number", "_place", "_pooled")
+
+    def __init__(self, agent: Agent, number: int, cwd: str | None) -> None:
+        self._agent = agent
+        self._number = number
+        self._cwd = cwd
+        self._place = 0
+        self._pooled: tuple[Any, Any] | None = None  # a pool, and this session's own in it
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id} {self._place} turns>"
+
+    @property
+    def id(self) -> str:
+        """Its name, unique in the process."""
+        return f"{self._agent.id}-{self._number}"
+
+    @property
+    def cwd(self) -> str | None:
+        """The absolute directory its turns run in; ``None`` for the workers' own."""
+        return self._cwd
+
+    async def aturn(
+        self, prompt: str | Prompt, *, suppress: bool = False, schema: Any = None
+    ) -> Any:
+        """Give it a prompt and return the answer, once its earlier turns have ended."""
+        return await portal.on_a_pool(self._aturn, prompt, suppress, schema)
+
+    def __call__(self, prompt: str | Prompt, *, suppress: bool = False, schema: Any = None) -> Any:
+        """Do what `aturn` does, blocking."""
+        return portal.call(self.aturn, prompt, suppress=suppress, schema=schema)
+
+    def stream(self, prompt: str | Prompt) -> AsyncGenerator[str, None]:
+        """Iterate over the answer in pieces, as they are written; together they are the answer.
+
+        A failed turn raises `Failed` at the end. Leaving the loop cancels the turn.
+        """
+        return portal.each_on_a_pool(self._stream, prompt)
+
+    def interject(self, text: str) -> None:
+        """Say something to the turn that is running. Raises `NotImplementedError`.
+
+        A Python function or a program cannot be spoken to; agents that can are still to come.
+        """
+        raise NotImplementedError(
+            f"{self._agent.spec} cannot be told {text!r} in the middle of a turn"
+        )
+
+    async def _aturn(self, prompt: str | Prompt, suppress: bool, schema: Any) -> Any:
+        turn = self._begin(prompt, schema=schema)
+        await turn.landed()
+        return turn.value(suppress=suppress)
+
+    def _begin(self, prompt: str | Prompt, **settings: Any) -> AgentTurn:
+        pool = current_pool()
+        if self._pooled is None or self._pooled[0] is not pool:
+            self._pooled = pool, self._agent.view().session(self.id)
+        place = self._place
+        self._place += 1
+        return self._agent.begin(
+            as_prompt(prompt),
+            self._pooled[1],
+            cwd=self._cwd,
+            session=self.id,
+            place=place,
+            **settings,
+        )
+
+    async def _stream(self, prompt: str | Prompt) -> AsyncGenerator[str, None]:
+        pieces = Pieces()
+        turn = self._begin(prompt, listener=pieces)
+        try:
+            while (piece := await pieces.next()) is not None:
+                yield piece
+            if rest := pieces.rest(turn.value()):
+                yield rest
+        finally:
+            await cancel_all([turn])

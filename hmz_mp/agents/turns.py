@@ -1,0 +1,262 @@
+"""One agent turn from submission to its end, and who is told of it.
+
+Owns how a pool's turn becomes an answer, a `Failed` or `Stopped`, and the turn's record. It knows
+nothing of batches and sessions, which begin turns and wait for them.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+import anyio
+
+from hmz_mp import portal
+from hmz_mp.agents.failures import Failed, detail_of, failed_by, type_of
+from hmz_mp.agents.schema import NotOfSchema
+from hmz_mp.core.turns import Said, Shipped
+from hmz_mp.errors import BudgetExceeded, PoolClosed, Stopped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from hmz_mp.core.ambient import TurnObserver, TurnRecord
+    from hmz_mp.core.turns import Turn
+
+__all__ = ["AgentTurn", "TurnEvent", "cancel_all", "land_all"]
+
+
+class TurnEvent(NamedTuple):
+    """What `Agent.watch` tells: a turn was submitted, began, said something, or ended.
+
+    ``event`` is what a turn said: progress, a log record, or a piece of its answer.
+    """
+
+    kind: Literal["submitted", "began", "said", "ended"]
+    record: TurnRecord
+    event: object = None
+
+
+class Listener(Protocol):
+    """Takes an answer in pieces."""
+
+    def add(self, data: bytes) -> None:
+        """Take a piece."""
+
+    def restart(self) -> None:
+        """Take note that the turn begins, for the first time or again."""
+
+    def close(self) -> None:
+        """Take note of the turn's end."""
+
+
+class AgentTurn:
+    """A turn that was submitted, or refused."""
+
+    # `error` or `answer` is set by the one ending; `stopping` by whoever asked for it to stop.
+    __slots__ = (
+        "_command",
+        "_decode",
+        "_ended",
+        "_listener",
+        "_observer",
+        "_tell",
+        "_turn",
+        "answer",
+        "done",
+        "error",
+        "home",
+        "record",
+        "stopping",
+    )
+
+    def __init__(
+        self,
+        record: TurnRecord,
+        *,
+        command: str | Sequence[str],
+        decode: Callable[[str], Any] | None,
+        observer: TurnObserver | None,
+        tell: Callable[[TurnEvent], None],
+        listener: Listener | None = None,
+    ) -> None:
+        self.record = record
+        self.home = portal.home()
+        self.answer: Any = None
+        self.error: BaseException | None = None
+        self.stopping: str | None = None
+        self.done = False
+        self._command = command
+        self._decode = decode
+        self._observer = observer
+        self._tell = tell
+        self._listener = listener
+        self._turn: Turn | None = None
+        self._ended: anyio.Event | None = None
+
+    # Its life.
+
+    def submit(self, submit: Callable[[], Turn], refusal: str | None) -> Turn | None:
+        """Submit the turn to the pool.
+
+        ``None`` if it was refused, by the run or for the agent's ``refusal``: it has ended then.
+        """
+        record = self.record
+        record.submitted_at = time.time()
+        record.cancel = self.stop
+        if self._observer is not None:
+            try:
+                self._observer.submitted(record)
+            except Stopped as error:
+                self._observer = None  # it has had its say
+                self._end("not_run", error)
+                return None
+        self._tell(TurnEvent("submitted", record))
+        if refusal is not None:
+            self._end("not_run", Stopped(refusal))
+            return None
+        try:
+            turn = self._turn = submit()
+        except BaseException as error:
+            self._end("failed", error)
+            raise
+        turn.add_done_callback(self._landed)
+        return turn
+
+    def heard(self, event: object) -> None:
+        """Take note of an event of the pool's turn."""
+        record = self.record
+        if self.done:
+            return
+        if isinstance(event, Shipped):
+            record.worker = event.worker
+            record.attempts += 1
+            if self._listener is not None:
+                self._listener.restart()
+            if record.state == "queued":
+                record.state = "running"
+                record.began_at = time.time()
+                if self._observer is not None:
+                    self._observer.began(record)
+                self._tell(TurnEvent("began", record))
+            return
+        if isinstance(event, Said) and event.kind == "text" and self._listener is not None:
+            self._listener.add(event.data)
+        if self._observer is not None:
+            self._observer.said(record, event)
+        self._tell(TurnEvent("said", record, event))
+
+    def stop(self, reason: str = "the run was stopped") -> None:
+        """End the turn for everyone: who awaits it gets `Stopped`. Only on the turn's own loop."""
+        if not self.done and self._turn is not None:
+            self.stopping = self.stopping or reason
+            self._turn.cancel()
+
+    def _landed(self, turn: Turn) -> None:
+        account = turn.account
+        if account is not None:
+            record = self.record
+            record.worker = account.worker
+            record.seconds = account.seconds
+            record.attempts = account.attempts
+            record.output = account.output
+        if turn.cancelled():
+            began = self.record.state == "running"
+            reason = self.stopping or "the turn was cancelled"
+            self._end("cancelled" if began else "not_run", Stopped(reason))
+        elif (error := turn.exception()) is not None:
+            self._end("failed", error)
+        else:
+            self._answered(turn.result())
+
+    def _answered(self, text: str) -> None:
+        self.record.answer = text
+        try:
+            self.answer = text if self._decode is None else self._decode(text)
+        except NotOfSchema as error:
+            self._end("failed", error)
+        else:
+            self._end("ok", None)
+
+    def _end(
+        self, state: Literal["ok", "failed", "cancelled", "not_run"], error: BaseException | None
+    ) -> None:
+        record = self.record
+        record.state = state
+        record.ended_at = time.time()
+        record.cancel = None
+        if error is not None:
+            self.error = self._failure(error) if state == "failed" else error
+            record.error = _one_line(self.error)
+            record.error_type = type_of(error)
+            record.detail = detail_of(error) if state == "failed" else None
+        self.done = True
+        self._turn = None
+        if self._observer is not None:
+            self._observer.ended(record)
+        self._tell(TurnEvent("ended", record))
+        if self._listener is not None:
+            self._listener.close()
+        if self._ended is not None:
+            self._ended.set()
+
+    def _failure(self, error: BaseException) -> BaseException:
+        if isinstance(error, (PoolClosed, Stopped, BudgetExceeded)):
+            return error  # no fault of the turn's
+        return failed_by(error, cmd=self._command, item_id=self.record.item_id)
+
+    # Who waits for it.
+
+    async def landed(self) -> None:
+        """Wait for the end. Cancelling the wait cancels the turn, and still waits for its end."""
+        if self.done:
+            return
+        ended = self._ended = self._ended or anyio.Event()
+        try:
+            await ended.wait()
+        except BaseException:
+            if self._turn is not None:
+                self._turn.cancel()
+            with anyio.CancelScope(shield=True):
+                await ended.wait()
+            raise
+
+    def value(self, *, suppress: bool = False) -> Any:
+        """Return the answer, or raise. ``suppress`` answers a `Failed` with nothing."""
+        if self.error is None:
+            return self.answer
+        if suppress and isinstance(self.error, Failed):
+            return "" if self._decode is None else None
+        raise self.error
+
+    def cancel(self) -> None:
+        """End a turn that nobody will wait for."""
+        if self._turn is not None:
+            self._turn.cancel()
+
+
+async def land_all(turns: Iterable[AgentTurn]) -> None:
+    """Wait until all have ended. Cancelling the wait cancels all of them."""
+    turns = list(turns)
+    try:
+        for turn in turns:
+            await turn.landed()
+    except BaseException:
+        await cancel_all(turns)
+        raise
+
+
+async def cancel_all(turns: Iterable[AgentTurn]) -> None:
+    """Cancel all and wait until they have ended."""
+    turns = list(turns)
+    for turn in turns:
+        turn.cancel()
+    with anyio.CancelScope(shield=True):
+        for turn in turns:
+            await turn.landed()
+
+
+def _one_line(error: BaseException) -> str:
+    if isinstance(error, Failed):
+        return error.reason
+    return " ".join(str(error).split())

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from hmz_mp import Pool
+from hmz_mp.agents import Agent, agent_from_spec
+from hmz_mp.core.ambient import Item, TurnRecord, run_variable
+from hmz_mp.errors import Stopped
+
+
+@pytest.fixture(scope="module", params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+async def pool(anyio_backend: str) -> AsyncIterator[Pool]:
+    """One pool for the tests of a module, around each of them."""
+    async with Pool(workers=2) as pool:
+        yield pool
+
+
+def tool(name: str) -> Agent:
+    """Make an agent of one of the functions beside this file."""
+    return agent_from_spec(f"tool/tests.agents.functions:{name}")
+
+
+@dataclass
+class FakeRun:
+    """A run that writes down what it is told, and may refuse."""
+
+    pool: Any
+    task: str = "the task"
+    id: str = "run"
+    refusing: bool = False
+    told: list[tuple[str, TurnRecord, Any]] = field(default_factory=list)
+
+    @property
+    def observer(self) -> FakeRun:
+        return self
+
+    def items(self) -> list[Item]:
+        return []
+
+    def submitted(self, record: TurnRecord) -> None:
+        record.number = len(self.records())
+        if self.refusing:
+            raise Stopped("no new turns")
+        self.told.append(("submitted", record, record.state))
+
+    def began(self, record: TurnRecord) -> None:
+        self.told.append(("began", record, record.state))
+
+    def said(self, record: TurnRecord, event: Any) -> None:
+        self.told.append(("said", record, event))
+
+    def ended(self, record: TurnRecord) -> None:
+        self.told.append(("ended", record, record.state))
+
+    def records(self) -> list[TurnRecord]:
+        return [record for what, record, _ in self.told if what == "submitted"]
+
+
+@contextmanager
+def running(pool: Pool, **settings: Any) -> Iterator[FakeRun]:
+    """Put a run around what a test does."""
+    fake = FakeRun(pool, **settings)
+    token = run_variable.set(fake)
+    try:
+        yield fake
+    finally:
+        run_variable.reset(token)
