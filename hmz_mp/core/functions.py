@@ -176,6 +176,8 @@ def _is_importable(name: str) -> bool:
     """Whether a worker can import module ``name`` and gets the one that is loaded here."""
     known = _importable.get(name)
     if known is None:
+        if name.partition(".")[0] in sys.stdlib_module_names:
+            return True
         module = sys.modules.get(name)
         known = module is not None and _finds(name, getattr(module, "__file__", None))
         if known or module is None:
@@ -183,6 +185,17 @@ def _is_importable(name: str) -> bool:
         else:
             by_value(module)
     return known
+
+
+def _is_by_reference(function: FunctionType) -> bool:
+    """Whether a function is found in a worker by its module and name."""
+    module, name = function.__module__, function.__qualname__
+    if not module or not _is_importable(module):
+        return False
+    found: object = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found is function
 
 
 def _finds(name: str, file: str | None) -> bool:
@@ -196,7 +209,7 @@ def _finds(name: str, file: str | None) -> bool:
         except Exception:  # noqa: S112  # a finder of somebody's that cannot be asked like this
             continue
         if spec is not None:
-            return file is None or spec.origin == file
+            return file is None or spec.origin in (file, "frozen")
     return False
 
 
@@ -222,7 +235,7 @@ def _carries(call: Any) -> tuple[object, ...] | None:
         return ()
     if not isinstance(call, FunctionType):
         return None
-    if _importable.get(call.__module__):
+    if _is_by_reference(call):
         return ()
     carried: list[object] = []
     return tuple(carried) if _collect(call, carried, set()) else None
@@ -236,7 +249,7 @@ def _collect(function: FunctionType, carried: list[object], seen: set[int]) -> b
     for value in _references(function):
         carried.append(value if not isinstance(value, float) else id(value))  # NaN != NaN
         if isinstance(value, FunctionType):
-            if not _importable.get(value.__module__) and not _collect(value, carried, seen):
+            if not _is_by_reference(value) and not _collect(value, carried, seen):
                 return False
         elif not isinstance(value, _UNCHANGING):
             return False
