@@ -445,10 +445,14 @@ async def test_at_once_of_the_pool_is_never_exceeded_in_the_workers(tmp_path: Pa
 async def test_at_once_of_options_bounds_only_what_was_submitted_through_it(tmp_path: Path) -> None:
     async with Pool(3) as pool:
         narrow = pool.options(at_once=1)
-        turns = [narrow.submit(overlap, str(tmp_path)) for _ in range(8)]
-        free = pool.submit(pid)
-        await free
-        assert not turns[-1].done()
+        blocking = narrow.submit(wait_for, str(tmp_path / "go"))
+        inside = tmp_path / "inside"
+        inside.mkdir()
+        turns = [narrow.submit(overlap, str(inside)) for _ in range(8)]
+        await pool.run(pid)
+        assert not any(turn.running() for turn in turns)
+        (tmp_path / "go").touch()
+        assert await blocking == "saw it"
         assert max([await answer_of(turn) for turn in turns]) == 1
 
 
