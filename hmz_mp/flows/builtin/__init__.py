@@ -1,0 +1,1 @@
+"""The flows that come with hmz_mp; each file is loaded as a user's flow file is."""
