@@ -1,0 +1,203 @@
+"""``Run``: one execution of a flow, as its flow, its agents and its watchers see it.
+
+Owns the order of records, when no new turns may begin, and what becomes of items that were never
+asked about. It is the ``RunContext`` of ``core.ambient`` and the observer of every agent turn. It
+writes to a ledger and counts in a `Tally`; it knows nothing of terminals or of the command line.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+from hmz_mp.core.ambient import TurnRecord
+from hmz_mp.core.turns import Progress
+from hmz_mp.errors import Stopped
+from hmz_mp.runs.tally import Tally
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hmz_mp.core.ambient import Item, TurnObserver
+    from hmz_mp.core.pool import Pool
+
+__all__ = ["RecordSink", "Run"]
+
+
+class RecordSink(Protocol):
+    """What a run needs of its ledger."""
+
+    @property
+    def run_id(self) -> str:
+        """The run's name."""
+
+    def put(self, record: TurnRecord) -> object:
+        """Write the record as it is now; returns at once."""
+
+
+class Run:
+    """One execution of a flow. Everything in it happens on the coordinator's loop.
+
+    ``select`` returns the items the user selected, and is called when the flow first asks for
+    them. ``on_record`` is told of each record that ended, in item order. After ``max_failures``
+    failed turns (0: never) no new ones begin.
+
+    Its whole state: the tally; the records that have not ended; those that ended and wait for an
+    earlier one to be told of (emitted ones are dropped); the items announced and not submitted
+    yet; why it was halted, if it was.
+    """
+
+    def __init__(
+        self,
+        *,
+        pool: Pool,
+        ledger: RecordSink,
+        task: str,
+        select: Callable[[], Sequence[Item]],
+        max_failures: int = 0,
+        on_record: Callable[[TurnRecord], None] | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.tally = Tally()
+        self.halted: str | None = None
+        self._pool = pool
+        self._ledger = ledger
+        self._task = task
+        self._select = select
+        self._max_failures = max_failures
+        self._on_record = on_record
+        self._now = now
+        self._items: Sequence[Item] | None = None
+        self._unsubmitted: dict[str, Item] = {}
+        self._open: dict[int, TurnRecord] = {}
+        self._ended: dict[int, TurnRecord] = {}
+        self._emitted = 0
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{count} {state}" for state, count in self.tally.counts().items())
+        return f"<Run {self.id}: {len(self._open)} open, {counts}>"
+
+    # What flows and agents see: RunContext
+
+    @property
+    def id(self) -> str:
+        """The run's name in its ledger."""
+        return self._ledger.run_id
+
+    @property
+    def task(self) -> str:
+        """The TASK the run was started with."""
+        return self._task
+
+    @property
+    def pool(self) -> Pool:
+        """The pool that the run's turns go to."""
+        return self._pool
+
+    @property
+    def observer(self) -> TurnObserver:
+        """The run itself."""
+        return self
+
+    def items(self) -> Sequence[Item]:
+        """Return the selected items; those that are never submitted will be reported as not run."""
+        if self._items is None:
+            self._items = self._select()
+            self._unsubmitted = {item.item_id: item for item in self._items}
+            self.tally.unsubmitted = len(self._unsubmitted)
+        return self._items
+
+    # What agents tell: TurnObserver
+
+    def submitted(self, record: TurnRecord) -> None:
+        """Give the record its number; raises `Stopped`, the record not run, when halted."""
+        record.number = self.tally.submitted
+        self.tally.submitted += 1
+        if self._unsubmitted.pop(record.item_id, None) is not None:
+            self.tally.unsubmitted -= 1
+        if self.halted is not None:
+            record.state = "not_run"
+            record.error = self.halted
+            record.ended_at = self._now()
+            self._settle(record)
+            raise Stopped(self.halted)
+        self._open[record.number] = record
+        self._ledger.put(record)
+
+    def began(self, record: TurnRecord) -> None:
+        """Note that the turn runs."""
+        self.tally.begin(record)
+        self._ledger.put(record)
+
+    def said(self, record: TurnRecord, event: Any) -> None:
+        """Note how far the turn says it is."""
+        if isinstance(event, Progress):
+            self.tally.note_progress(record, event)
+
+    def ended(self, record: TurnRecord) -> None:
+        """Count, write and pass on the turn's ending; may halt the run."""
+        if self._open.pop(record.number, None) is None:
+            return  # this run has ended it itself
+        if self.halted is not None and record.state in ("cancelled", "not_run"):
+            record.error = self.halted
+        self._settle(record)
+        if record.state == "failed" and self.tally.failed == self._max_failures:
+            reason = f"{self._max_failures} failed, the most that was allowed"
+            self.halt(reason, end_running=False)
+
+    # What the command line does with it
+
+    def halt(self, reason: str, *, end_running: bool) -> None:
+        """Let no new turn begin: what is queued is not run, and what runs is ended if asked."""
+        self.halted = self.halted or reason
+        for record in list(self._open.values()):
+            queued = record.number not in self.tally.running
+            if record.cancel is not None and (queued or end_running):
+                record.cancel()
+
+    def finish(self) -> None:
+        """Account for what is left once the flow has ended and the pool is closed.
+
+        Turns that nobody ended were stopped with their workers; items that were announced and
+        never submitted are not run.
+        """
+        reason = self.halted or "the flow did not ask about it"
+        for record in list(self._open.values()):
+            record.state = "cancelled" if record.number in self.tally.running else "not_run"
+            record.error = record.error or self.halted or "stopped as the run ended"
+            record.ended_at = self._now()
+            self.ended(record)
+        for item in list(self._unsubmitted.values()):
+            record = _never_submitted(item, reason, self._now())
+            record.number = self.tally.submitted
+            self.tally.submitted += 1
+            self.tally.unsubmitted -= 1
+            self._settle(record)
+        self._unsubmitted.clear()
+
+    def _settle(self, record: TurnRecord) -> None:
+        record.cancel = None  # a finished record holds no turn
+        self.tally.end(record)
+        self._ledger.put(record)
+        self._ended[record.number] = record
+        while (first := self._ended.pop(self._emitted, None)) is not None:
+            self._emitted += 1
+            self.tally.note_failure(first)
+            if self._on_record is not None:
+                self._on_record(first)
+
+
+def _never_submitted(item: Item, reason: str, now: float) -> TurnRecord:
+    return TurnRecord(
+        item_id=item.item_id,
+        agent="",
+        agent_id="",
+        session="",
+        place=0,
+        prompt="",
+        path=item.path,
+        state="not_run",
+        error=reason,
+        submitted_at=now,
+        ended_at=now,
+    )
