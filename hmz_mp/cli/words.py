@@ -39,7 +39,9 @@ def age(seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return seconds as people write them: ``0.8 s``, ``12 s``, ``3:05``, ``2:10:00``."""
+    """Return seconds as people write them: ``8 ms``, ``0.8 s``, ``12 s``, ``3:05``, ``2:10:00``."""
+    if 0 < seconds < 0.0995:
+        return f"{1000 * seconds:.0f} ms"
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     minutes, second = divmod(round(seconds), 60)

@@ -25,6 +25,7 @@ def test_age(seconds: float, words: str) -> None:
     ("seconds", "words"),
     [
         (0, "0.0 s"),
+        (0.0123, "12 ms"),
         (0.84, "0.8 s"),
         (9.94, "9.9 s"),
         (9.96, "10 s"),

@@ -1,0 +1,149 @@
+"""Everything of a run that can be wrong before its first turn, looked at before its first turn.
+
+Owns what is made of the options of ``hmz-mp exec``. Imported by ``cli.exec_`` and
+``cli.conduct``; it starts nothing and prints nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hmz_mp.agents import agent_from_spec
+from hmz_mp.core.cpus import usable_cpus
+from hmz_mp.flows.finding import BUILT_IN
+from hmz_mp.flows.loading import load_flow
+from hmz_mp.flows.settings import read_settings
+from hmz_mp.items import Selection, select
+from hmz_mp.terminal import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hmz_mp.agents import Agent
+    from hmz_mp.cli.output import Style
+    from hmz_mp.core.ambient import Item
+    from hmz_mp.flows import Flow
+
+__all__ = ["Checked", "Options", "SelectedItems", "check", "widths"]
+
+AUTO_WAITING = 32  # turns at once, with --at-once auto, for agents that wait
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of ``hmz-mp exec``, as parsed. 0 and empty mean that one was not given."""
+
+    flow: str = "fanout"
+    agents: tuple[str, ...] = ()
+    settings: str | None = None
+    task: str = ""
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    changed_since: str | None = None
+    items: str | None = None
+    nul: bool = False
+    at_once: int | str | None = None  # "auto", or a number; 0 is no cap
+    workers: int | None = None
+    timeout: float | None = None
+    retries: int = 0
+    max_failures: int = 0
+    dry_run: bool = False
+    style: Style | None = None
+    quiet: bool = False
+
+    @property
+    def selects(self) -> bool:
+        """Whether any option says which items are meant."""
+        return bool(
+            self.include
+            or self.exclude
+            or self.changed_since is not None
+            or self.items is not None
+            or self.dry_run
+        )
+
+
+class SelectedItems:
+    """The items that the options select, searched for once, when first asked for."""
+
+    def __init__(self, root: Path, options: Options) -> None:
+        self._root = root
+        self._options = options
+
+    @cached_property
+    def selection(self) -> Selection:
+        """What was selected; raises `BadInput` when that is nothing."""
+        options = self._options
+        return select(
+            self._root,
+            include=options.include,
+            exclude=options.exclude,
+            changed_since=options.changed_since,
+            items_file=options.items,
+            nul=options.nul,
+        )
+
+    @property
+    def was_searched(self) -> bool:
+        """Whether anybody has asked yet."""
+        return "selection" in vars(self)
+
+    def __call__(self) -> Sequence[Item]:
+        """Return the items."""
+        return self.selection.items
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A run that can start: ``at_once`` and ``workers`` are for its pool."""
+
+    options: Options
+    flow: Flow
+    agents: list[Agent]
+    items: SelectedItems
+    at_once: int
+    workers: int | None
+    settings: Any = None
+    root: Path = field(default_factory=Path.cwd)
+
+
+def check(options: Options) -> Checked:
+    """Return the run that the options ask for; raises `BadInput` for the first thing wrong.
+
+    Items are searched for if the flow is built in, or an option selects some; a flow of the
+    user's may do without them.
+    """
+    root = Path.cwd()
+    flow = load_flow(options.flow)
+    flow.check_agents(len(options.agents))
+    agents = [agent_from_spec(spec) for spec in options.agents]
+    settings = _settings(flow, options)
+    items = SelectedItems(root, options)
+    if options.selects or flow.path.parent == BUILT_IN:
+        items()
+    at_once, workers = widths(options, waits=all(agent.waits for agent in agents))
+    return Checked(options, flow, agents, items, at_once, workers, settings, root)
+
+
+def _settings(flow: Flow, options: Options) -> Any:
+    if options.settings is None:
+        return flow.fit_settings(None)
+    path = Path(options.settings)
+    return flow.fit_settings(read_settings(path), f"settings file {printable(options.settings)}")
+
+
+def widths(options: Options, *, waits: bool) -> tuple[int, int | None]:
+    """Return how many turns at once and how many workers the pool gets.
+
+    A turn of an agent that computes takes a worker of its own, so asking for a width asks for as
+    many workers.
+    """
+    if isinstance(options.at_once, int):
+        return options.at_once, options.workers or options.at_once or None
+    cpus = options.workers or usable_cpus()
+    if options.at_once == "auto" and waits:
+        return max(AUTO_WAITING, cpus), options.workers
+    return cpus, options.workers

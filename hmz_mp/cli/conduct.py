@@ -1,0 +1,277 @@
+"""Carrying out one run: its pool, its flow, the signals, what is shown, and its exit status.
+
+Owns the order of these. Imported by ``cli.exec_``; what is shown is in ``progress``, ``output``
+and ``summary``, what is counted in ``runs.run``.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import anyio
+
+from hmz_mp.cli.output import AnswerWriter, give_up_stdout, own_stdout
+from hmz_mp.cli.progress import make_display
+from hmz_mp.cli.summary import Ending, summary
+from hmz_mp.core.ambient import run_variable
+from hmz_mp.core.pool import Pool
+from hmz_mp.errors import BadInput, Stopped
+from hmz_mp.flows.tracebacks import flow_traceback
+from hmz_mp.runs import runs_directory
+from hmz_mp.runs.ledger import Ledger
+from hmz_mp.runs.run import Run
+from hmz_mp.terminal import printable
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskStatus
+
+    from hmz_mp.cli.checks import Checked
+    from hmz_mp.cli.progress import Display
+
+__all__ = ["conduct"]
+
+LOOK_SECONDS = 0.15  # between two looks of a display; a picture takes a few milliseconds
+GRACE_SECONDS = 5.0  # for a flow to end by itself once its turns were ended
+
+OK, SOME_FAILED, BAD_INPUT, FLOW_RAISED, INTERRUPTED = 0, 1, 2, 3, 130
+READER_GONE = 141  # what a shell says of a program that SIGPIPE ended
+
+
+def conduct(checked: Checked) -> int:
+    """Carry out a run and return its exit status; raises `BadInput` if its flow did."""
+    with ExitStack() as stack:
+        writer = None
+        if checked.options.style is not None:
+            writer = AnswerWriter(stack.enter_context(own_stdout()), checked.options.style)
+        ledger = Ledger.create(
+            runs_directory(checked.root),
+            command=sys.argv,
+            flow=checked.options.flow,
+            agents=checked.options.agents,
+            task=checked.options.task,
+            options=_recorded(checked),
+            on_error=lambda reason: _say(f"hmz-mp: {printable(reason)}"),
+        )
+        stack.callback(ledger.close)
+        display = make_display(time.monotonic, quiet=checked.options.quiet)
+        stack.callback(display.close)
+        conductor = Conductor(checked, ledger, display, writer)
+        anyio.run(conductor.carry_out)
+        status = conductor.settle()
+    if conductor.reader_left or _stdout_is_broken():
+        give_up_stdout()
+    if conductor.bad_input is not None:
+        raise conductor.bad_input
+    if conductor.left_behind:  # a thread that nobody can end, and that Python would wait for
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    return status
+
+
+def _recorded(checked: Checked) -> dict[str, object]:
+    options = checked.options
+    return {
+        "include": options.include,
+        "exclude": options.exclude,
+        "changed_since": options.changed_since,
+        "items": options.items,
+        "at_once": checked.at_once,
+        "workers": checked.workers,
+        "timeout": options.timeout,
+        "retries": options.retries,
+        "max_failures": options.max_failures,
+    }
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")  # not click's echo, which would write past a bar that is drawn
+
+
+def _stdout_is_broken() -> bool:
+    """Whether the reader of standard output has gone."""
+    try:
+        sys.stdout.flush()
+        poll = select.poll()
+        poll.register(sys.stdout, 0)
+    except BrokenPipeError:
+        return True
+    except OSError:  # it is no file of the system's, but a buffer of who called
+        return False
+    return any(event & select.POLLERR for _, event in poll.poll(0))
+
+
+class Conductor:
+    """One run from the start of its pool to its summary.
+
+    Its whole state: how often it was interrupted; how the flow ended and how many
+    turns were in flight at most; whether the reader of
+    standard output, or a flow's thread, was left; and the two scopes that end the flow, and
+    everything.
+    """
+
+    def __init__(
+        self, checked: Checked, ledger: Ledger, display: Display, writer: AnswerWriter | None
+    ) -> None:
+        self.bad_input: BadInput | None = None
+        self.reader_left = False
+        self.left_behind = False
+        self._checked = checked
+        self._ledger = ledger
+        self._display = display
+        self._writer = writer
+        self._interruptions = 0
+        self._flow_error: BaseException | None = None
+        self._flow_ended = False
+        self._width = 0
+        self._began = time.monotonic()
+
+    async def carry_out(self) -> None:
+        """Run the flow on a pool of its own, listening to signals and showing how it goes."""
+        self._flow_scope = anyio.CancelScope()
+        self._everything = anyio.CancelScope()
+        options = self._checked.options
+        pool = Pool(
+            self._checked.workers,
+            at_once=self._checked.at_once,
+            timeout=options.timeout,
+            retries=options.retries,
+        )
+        self._run = Run(
+            pool=pool,
+            ledger=self._ledger,
+            task=options.task,
+            select=self._checked.items,
+            max_failures=options.max_failures,
+            on_record=self._writer.add if self._writer is not None else None,
+        )
+        async with anyio.create_task_group() as beside:
+            await beside.start(self._listen)
+            beside.start_soon(self._watch)
+            with self._everything:
+                async with pool:
+                    try:
+                        with self._flow_scope:
+                            await self._drive()
+                    finally:
+                        self._width = pool.statistics().widest
+            beside.cancel_scope.cancel()
+
+    async def _drive(self) -> None:
+        checked = self._checked
+        token = run_variable.set(self._run)
+        try:
+            await checked.flow.run(checked.agents, checked.options.task, checked.settings)
+            self._flow_ended = True
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
+            self._flow_ended = True
+            self._note_failure(error)
+            self._run.halt("the flow raised", end_running=True)
+        finally:
+            run_variable.reset(token)
+
+    def _note_failure(self, error: BaseException) -> None:
+        if self._run.halted is not None and _is_only(error, Stopped):
+            return  # the flow was told to stop, and it did
+        if isinstance(error, BadInput):
+            self.bad_input = error
+        elif isinstance(error, BrokenPipeError) and _stdout_is_broken():
+            self._reader_went()
+        else:
+            self._flow_error = error
+
+    # Signals
+
+    async def _listen(self, *, task_status: TaskStatus[None]) -> None:
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            task_status.started()
+            async with anyio.create_task_group() as graces:
+                async for _ in signals:
+                    self._interruptions += 1
+                    if self._interruptions == 1:
+                        graces.start_soon(self._stop)
+                    else:
+                        self._everything.cancel()
+
+    async def _stop(self) -> None:
+        _say("interrupted: ending the turns that run (once more: at once)")
+        self._run.halt("interrupted", end_running=True)
+        await anyio.sleep(GRACE_SECONDS)
+        self._flow_scope.cancel()
+
+    # What is shown
+
+    async def _watch(self) -> None:
+        while True:
+            await anyio.sleep(LOOK_SECONDS)
+            self._flush()
+            self._display.look(self._run.tally)
+
+    def _flush(self) -> None:
+        writer = self._writer
+        if writer is None or self.reader_left:
+            return
+        if writer.is_waiting and writer.on_terminal:
+            with self._display.aside():
+                writer.flush()
+        elif writer.is_waiting:
+            writer.flush()
+        if writer.closed_by_reader:
+            self._reader_went()
+
+    def _reader_went(self) -> None:
+        self.reader_left = True
+        self._run.halt("standard output was closed", end_running=True)
+
+    # The end
+
+    def settle(self) -> int:
+        """Account for every item, write down how the run ended, say so; return the status."""
+        run = self._run
+        run.finish()
+        self._flush()
+        self._display.close()
+        status, word = self._status()
+        self._ledger.finish(word, status, run.tally.counts())
+        if self._flow_error is not None:
+            _say(flow_traceback(self._flow_error).rstrip())
+        if not self.reader_left and self.bad_input is None:
+            self._say_summary()
+        self.left_behind = not self._flow_ended and not self._checked.flow.is_async
+        return status
+
+    def _status(self) -> tuple[int, str]:
+        tally = self._run.tally
+        if self._interruptions:
+            return INTERRUPTED, "interrupted"
+        if self.bad_input is not None:
+            return BAD_INPUT, "bad input"
+        if self._flow_error is not None:
+            return FLOW_RAISED, "flow raised"
+        if self.reader_left:
+            return READER_GONE, "reader gone"
+        return (OK, "ok") if tally.ok == tally.total else (SOME_FAILED, "failed")
+
+    def _say_summary(self) -> None:
+        items = self._checked.items
+        ending = Ending(
+            self._run.id,
+            time.monotonic() - self._began,
+            self._width,
+            self._run.halted,
+            items.selection.skipped_binary if items.was_searched else 0,
+        )
+        for line in summary(self._run.tally, ending, quiet=self._checked.options.quiet):
+            _say(line)
+
+
+def _is_only(error: BaseException, kind: type[Exception]) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return all(_is_only(one, kind) for one in error.exceptions)
+    return isinstance(error, kind)

@@ -1,0 +1,166 @@
+"""``hmz-mp exec``: its options. What it does is in ``checks`` and ``conduct``.
+
+Imported by ``cli.main`` when the command is used.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hmz_mp.cli.checks import Options, check
+from hmz_mp.cli.conduct import conduct
+from hmz_mp.cli.dry_run import dry_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["exec_command"]
+
+
+def _at_once(
+    context: click.Context, option: click.Parameter, value: str | None
+) -> int | str | None:
+    """Return a number of turns, or ``auto``."""
+    if value is None or value == "auto":
+        return value
+    try:
+        number = int(value)
+    except ValueError:
+        raise click.BadParameter(
+            f"{value!r} is neither a number nor auto", context, option
+        ) from None
+    if number < 0:
+        raise click.BadParameter(
+            f"{number} turns cannot run at once; 0 is no cap of its own", context, option
+        )
+    return number
+
+
+def _seconds(context: click.Context, option: click.Parameter, value: float | None) -> float | None:
+    """Return a positive number of seconds; click takes ``nan`` and ``inf`` for numbers."""
+    if value is not None and not 0 < value < math.inf:
+        raise click.BadParameter(f"{value} is not a positive number of seconds", context, option)
+    return value
+
+
+@click.command("exec", short_help="Run a flow: by default, one agent turn per file.")
+@click.argument("task", required=False, default="")
+@click.option(
+    "-f",
+    "--flow",
+    default="fanout",
+    show_default=True,
+    metavar="FLOW",
+    help="The flow to run: a name, a path, or either with :NAME for one of several.",
+)
+@click.option(
+    "-a",
+    "--agent",
+    "agents",
+    multiple=True,
+    metavar="SPEC",
+    help="An agent, as BACKEND/MODEL; once for each agent the flow drives.",
+)
+@click.option(
+    "-c",
+    "--settings",
+    metavar="FILE",
+    help="Settings of the flow: a YAML, TOML or JSON file.",
+)
+@click.option(
+    "--include",
+    multiple=True,
+    metavar="GLOB",
+    help="Only files that match this gitignore pattern; may be repeated.",
+)
+@click.option(
+    "--exclude",
+    multiple=True,
+    metavar="GLOB",
+    help="No files that match this gitignore pattern; may be repeated.",
+)
+@click.option(
+    "--changed-since",
+    metavar="REF",
+    help="Only files that changed since this git ref.",
+)
+@click.option(
+    "--items",
+    metavar="FILE|-",
+    help="Take the items from this list instead, one a line; - is standard input.",
+)
+@click.option(
+    "-0", "nul", is_flag=True, help="The items of the list end with NUL, not with a line."
+)
+@click.option(
+    "--at-once",
+    metavar="N|auto",
+    callback=_at_once,
+    help="How many turns may run at once; by default as many as there are CPUs to use.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="How many worker processes there may be.",
+)
+@click.option(
+    "--timeout",
+    type=float,
+    metavar="S",
+    callback=_seconds,
+    help="Seconds that a turn may run before it is ended as failed.",
+)
+@click.option(
+    "--retries",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="How many more times to try a turn that failed.",
+)
+@click.option(
+    "--max-failures",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Begin no new turns once this many have failed.",
+)
+@click.option("--dry-run", is_flag=True, help="List the items and run nothing.")
+@click.option("--print", "print_", is_flag=True, help="Answers on standard output, in item order.")
+@click.option(
+    "--json",
+    "json_",
+    is_flag=True,
+    help="One JSON object per turn on standard output, in item order.",
+)
+@click.option("--quiet", is_flag=True, help="No progress, and a summary only of what went wrong.")
+def exec_command(
+    task: str,
+    settings: str | None,
+    max_failures: int | None,
+    print_: bool,
+    json_: bool,
+    **given: Any,
+) -> int:
+    """Run a flow with agents, TASK being what they are asked.
+
+    The built-in flow, fanout, gives an agent one turn for each file of the repository.
+
+    Exit status: 0 every turn was ok; 1 some failed or were not run; 2 a line to correct, said
+    before any turn; 3 the flow itself raised; 130 interrupted.
+    """
+    if print_ and json_:
+        raise click.UsageError("--print and --json cannot be used together")
+    if given["nul"] and given["items"] is None and not given["dry_run"]:
+        raise click.UsageError("-0 says how the list of --items is written, and there is none")
+    options = Options(
+        task=task,
+        settings=settings,
+        max_failures=max_failures or 0,
+        style="json" if json_ else "print" if print_ else None,
+        **given,
+    )
+    carry_out: Callable[..., int] = dry_run if options.dry_run else conduct
+    return carry_out(check(options))

@@ -1,0 +1,145 @@
+"""Standard output of a run: answers, or one JSON object per item, in item order.
+
+Owns what goes there with ``--print`` and ``--json``. Imported by ``cli.conduct``; it knows
+nothing of flows or displays.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from contextlib import contextmanager, redirect_stdout, suppress
+from typing import TYPE_CHECKING, BinaryIO, Literal
+
+from hmz_mp.terminal import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hmz_mp.core.ambient import TurnRecord
+
+__all__ = ["AnswerWriter", "Style", "give_up_stdout", "own_stdout", "row"]
+
+Style = Literal["print", "json"]
+_BUFFERED = 1 << 16  # bytes kept back between two looks at most
+
+
+class AnswerWriter:
+    """Writes the ending of each turn to ``file``; a reader that went away is noted, not raised.
+
+    What is written is kept back until `flush`, or until there is much of it.
+    """
+
+    def __init__(self, file: BinaryIO, style: Style) -> None:
+        self.closed_by_reader = False
+        self._file = file
+        self._form = _json_line if style == "json" else _answer_line
+        self._terminal = style == "print" and file.isatty()
+        self._waiting: list[bytes] = []
+        self._size = 0
+
+    def add(self, record: TurnRecord) -> None:
+        """Take a record's ending."""
+        if self.closed_by_reader:
+            return
+        line = self._form(record)
+        if self._terminal:
+            line = printable(line, multiline=True)
+        self._waiting.append(_encoded(line))
+        self._size += len(self._waiting[-1])
+        if self._size > _BUFFERED and not self._terminal:
+            self.flush()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there is something to flush."""
+        return bool(self._waiting)
+
+    @property
+    def on_terminal(self) -> bool:
+        """Whether people see it as it is written."""
+        return self._terminal
+
+    def flush(self) -> None:
+        """Write what was kept back."""
+        data = b"".join(self._waiting)
+        self._waiting.clear()
+        self._size = 0
+        try:
+            self._file.write(data)
+            self._file.flush()
+        except BrokenPipeError:
+            self.closed_by_reader = True
+
+
+def _answer_line(record: TurnRecord) -> str:
+    if record.state != "ok" or record.answer is None:
+        return ""
+    return record.answer if record.answer.endswith("\n") else record.answer + "\n"
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a surrogate that stands for no byte
+        return text.encode("utf-8", "backslashreplace")
+
+
+def _json_line(record: TurnRecord) -> str:
+    # ASCII, so that a file name that is not UTF-8 is still a JSON string that gives its bytes.
+    return json.dumps(row(record)) + "\n"
+
+
+def row(record: TurnRecord) -> dict[str, object]:
+    """Return what ``--json`` says about one turn."""
+    status = record.state if record.state in ("ok", "not_run") else "failed"
+    return {
+        "item_id": record.item_id,
+        "status": status,
+        "answer": record.answer,
+        "error": record.error,
+        "seconds": record.seconds,
+        "attempts": record.attempts,
+        "worker": record.worker,
+    }
+
+
+@contextmanager
+def own_stdout() -> Iterator[BinaryIO]:
+    """Keep standard output for the run alone while this is open; yields the file to write to.
+
+    What anybody else writes there, be it with ``print`` or as a child process, goes to standard
+    error.
+    """
+    sys.stdout.flush()
+    try:
+        number = sys.stdout.fileno()
+    except io.UnsupportedOperation:  # a caller in this process has put a buffer there
+        buffer = sys.stdout.buffer
+        with redirect_stdout(sys.stderr):
+            yield buffer
+        return
+    kept = os.dup(number)
+    os.dup2(2, number)
+    file = os.fdopen(kept, "wb")
+    try:
+        with redirect_stdout(sys.stderr):
+            yield file
+    finally:
+        with suppress(BrokenPipeError):
+            file.flush()
+        os.dup2(kept, number)
+        with suppress(BrokenPipeError):
+            file.close()
+
+
+def give_up_stdout() -> None:
+    """Let what is still to be written to standard output go nowhere: its reader has gone.
+
+    Without this the interpreter would complain as it ends.
+    """
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)

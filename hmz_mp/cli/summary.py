@@ -1,0 +1,74 @@
+"""What is said at the end of a run, on standard error.
+
+Owns its words. Imported by ``cli.conduct``; it reads a finished tally and prints nothing itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hmz_mp.cli.words import counted, duration
+from hmz_mp.terminal import printable, shorten
+
+if TYPE_CHECKING:
+    from hmz_mp.runs.tally import Tally
+
+__all__ = ["Ending", "summary"]
+
+_REASON_WIDTH = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a run ended, beside what its tally counted.
+
+    ``width`` is how many turns were in flight at once at most; ``halted`` says why the run was
+    cut short, if it was.
+    """
+
+    run_id: str
+    seconds: float
+    width: int = 0
+    halted: str | None = None
+    skipped_binary: int = 0
+
+
+def summary(tally: Tally, ending: Ending, *, quiet: bool = False) -> list[str]:
+    """Return the lines of the summary; ``quiet`` leaves only what went wrong."""
+    lines = [] if quiet else _totals(tally, ending)
+    if tally.failures:
+        lines += _failures(tally, ending)
+    if tally.not_run:
+        reason = f": {printable(ending.halted)}" if ending.halted else ""
+        lines.append(
+            f"{tally.not_run:,} of {tally.total:,} not run{reason}"
+            f" (which ones: hmz-mp show {ending.run_id})"
+        )
+    return lines
+
+
+def _totals(tally: Tally, ending: Ending) -> list[str]:
+    lines = [
+        f"{tally.total:,} turn{'' if tally.total == 1 else 's'} in {duration(ending.seconds)},"
+        f" {ending.width:,} at once: {counted(tally.counts())}"
+    ]
+    if ending.skipped_binary:
+        lines.append(f"{ending.skipped_binary:,} binary files skipped")
+    if tally.slowest:
+        lines.append("slowest:")
+        lines += [f"  {duration(s.seconds):>7}  {printable(s.item_id)}" for s in tally.slowest]
+    lines.append(f"written down as run {ending.run_id}: hmz-mp show {ending.run_id}")
+    return lines
+
+
+def _failures(tally: Tally, ending: Ending) -> list[str]:
+    total = tally.failed + tally.cancelled
+    lines = ["failed:"]
+    for failure in tally.failures:
+        reason = shorten(failure.reason, _REASON_WIDTH)
+        lines.append(f"  {printable(failure.item_id)}: {reason}")
+    if total > len(tally.failures):
+        rest = total - len(tally.failures)
+        lines.append(f"  and {rest:,} more: hmz-mp show {ending.run_id}")
+    return lines

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from hmz_mp.cli.output import AnswerWriter, own_stdout, row
+from tests.runs.fakes import record_of
+
+
+class File(io.BytesIO):
+    def __init__(self, *, terminal: bool = False) -> None:
+        super().__init__()
+        self.writes = 0
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+    def write(self, data: Any) -> int:
+        self.writes += 1
+        return super().write(data)
+
+
+def test_answers_one_after_the_other() -> None:
+    file = File()
+    writer = AnswerWriter(file, "print")
+    writer.add(record_of("a", state="ok", answer="one"))
+    writer.add(record_of("b", state="failed", error="no"))
+    writer.add(record_of("c", state="ok", answer="two\nlines\n"))
+    writer.add(record_of("d", state="ok", answer=""))
+    assert writer.is_waiting
+    assert file.writes == 0
+    writer.flush()
+    assert not writer.is_waiting
+    assert file.getvalue() == b"one\ntwo\nlines\n\n"
+
+
+def test_rows() -> None:
+    file = File()
+    writer = AnswerWriter(file, "json")
+    ended = {"seconds": 1.5, "attempts": 2, "worker": 71}
+    writer.add(record_of("a\udcff.py", state="ok", answer="é\n", **ended))
+    writer.add(record_of("b", state="cancelled", error="interrupted", attempts=1))
+    writer.add(record_of("c", state="not_run", error="interrupted"))
+    writer.flush()
+    rows = [json.loads(line) for line in file.getvalue().splitlines()]
+    assert os.fsencode(rows[0]["item_id"]) == b"a\xff.py"
+    assert (
+        rows[0] == {"item_id": "a\udcff.py", "status": "ok", "answer": "é\n", "error": None} | ended
+    )
+    assert [one["status"] for one in rows] == ["ok", "failed", "not_run"]
+    assert rows[2]["error"] == "interrupted"
+    assert list(rows[0]) == list(row(record_of("x")))
+
+
+def test_much_is_not_kept_back() -> None:
+    file = File()
+    writer = AnswerWriter(file, "print")
+    for _ in range(10):
+        writer.add(record_of("a", state="ok", answer="x" * 30_000))
+    assert 0 < file.writes < 10
+    writer.flush()
+    assert len(file.getvalue()) == 300_010
+
+
+def test_answers_on_a_terminal_are_escaped() -> None:
+    file = File(terminal=True)
+    writer = AnswerWriter(file, "print")
+    assert writer.on_terminal
+    writer.add(record_of("a", state="ok", answer="red \x1b[31m\nand \udcff"))
+    writer.flush()
+    assert file.getvalue() == b"red \\x1b[31m\nand \\xff\n"
+
+
+def test_elsewhere_bytes_come_out_as_they_went_in() -> None:
+    file = File()
+    writer = AnswerWriter(file, "print")
+    writer.add(record_of("a", state="ok", answer="\x1b[31m\udcff"))
+    writer.flush()
+    assert file.getvalue() == b"\x1b[31m\xff\n"
+
+
+@pytest.mark.parametrize("answer", ["\ud800", "a\udfff"])
+def test_a_lone_surrogate_that_stands_for_no_byte_is_still_written(answer: str) -> None:
+    file = File()
+    writer = AnswerWriter(file, "print")
+    writer.add(record_of("a", state="ok", answer=answer))
+    writer.flush()
+    assert file.getvalue().endswith(b"\n")
+
+
+def test_a_reader_that_went_away() -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with os.fdopen(write_end, "wb", buffering=0) as file:
+        writer = AnswerWriter(file, "json")
+        writer.add(record_of("a", state="ok", answer="one"))
+        writer.flush()
+        assert writer.closed_by_reader
+        writer.add(record_of("b", state="ok", answer="two"))
+        assert not writer.is_waiting
+
+
+KEPT = """
+import os, subprocess, sys
+from hmz_mp.cli.output import own_stdout
+print("before")
+with own_stdout() as file:
+    print("by print")
+    sys.stdout.flush()
+    subprocess.run(["echo", "by a child"], check=True)
+    os.write(1, b"by number\\n")
+    file.write(b"a row\\n")
+print("after")
+"""
+
+
+def test_standard_output_is_kept_for_the_run() -> None:
+    done = subprocess.run([sys.executable, "-c", KEPT], capture_output=True, check=True)
+    assert done.stdout == b"before\na row\nafter\n"
+    assert done.stderr == b"by print\nby a child\nby number\n"
+
+
+def test_a_standard_output_without_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.TextIOWrapper(io.BytesIO(), write_through=True)
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", err := io.StringIO())
+    with own_stdout() as file:
+        print("by print")
+        file.write(b"a row\n")
+    print("after")
+    assert out.buffer.getvalue() == b"a row\nafter\n"
+    assert err.getvalue() == "by print\n"
