@@ -1,0 +1,1 @@
+"""The benchmark: contenders in fresh processes, over the same workloads, answers verified."""

@@ -38,7 +38,7 @@ def test_a_failure_is_raised_by_result_and_harms_no_other() -> None:
     with ProcessExecutor(1) as executor:
         bad = executor.submit(fail, "no good")
         dead = executor.submit(os._exit, 3)
-        odd = executor.submit(abs, threading.Lock())  # type: ignore[arg-type]  # what this is about
+        odd: concurrent.futures.Future[object] = executor.submit(abs, threading.Lock())  # type: ignore[arg-type]  # what this is about
         good = executor.submit(abs, -3)
         with pytest.raises(ValueError, match="no good"):
             bad.result(20)
