@@ -140,12 +140,12 @@ class Tool(Generic[P, R]):
 
     def _is_found_by_name(self) -> bool:
         """Whether a worker that imports the tool's module finds this tool there."""
-        from hmz_mp.core.functions import _is_importable
+        from hmz_mp.core.functions import is_importable
 
         found: Any = sys.modules.get(self.__module__)
         for part in self.__qualname__.split("."):
             found = getattr(found, part, None)
-        return found is self and _is_importable(self.__module__)
+        return found is self and is_importable(self.__module__)
 
     def _shipped(self) -> Callable[..., Any]:
         # The function's own name finds the tool, so the function itself could only go by value.

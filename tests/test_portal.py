@@ -4,7 +4,7 @@ import asyncio
 import subprocess
 import sys
 import textwrap
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import anyio
@@ -13,18 +13,7 @@ import pytest
 from hmz_mp import Pool, current_pool, portal
 from hmz_mp.agents import Failed
 from tests.agents.conftest import running, tool
-from tests.waiting import auntil, is_gone, until
-
-
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def own_pool_is_closed() -> Iterator[None]:
-    yield
-    portal.close()
+from tests.helpers import await_until, is_alive, wait_until
 
 
 async def ambient() -> Pool | None:
@@ -60,12 +49,12 @@ def test_it_starts_again_once_closed() -> None:
 
 def test_closing_ends_the_turns_and_their_workers(tmp_path: Path) -> None:
     future = portal.start(tool("hold").aturn, f"{tmp_path}|x")
-    until((tmp_path / "x.began").exists)
+    wait_until((tmp_path / "x.began").exists)
     portal.close()
     with pytest.raises(BaseException):  # noqa: B017, PT011  # cancelled, or its pool closed
         future.result(timeout=20)
     pid = int((tmp_path / "x.began").read_text())
-    until(lambda: is_gone(pid))
+    wait_until(lambda: not is_alive(pid))
 
 
 SCRIPT = """
@@ -115,7 +104,7 @@ def test_an_interrupt_ends_a_blocking_call(tmp_path: Path) -> None:
     done = script(source, tmp_path)
     assert (done.stdout, done.stderr, done.returncode) == ("interrupted\n", "", 0)
     pid = int((tmp_path / "x.began").read_text())
-    until(lambda: is_gone(pid))
+    wait_until(lambda: not is_alive(pid))
 
 
 # From a thread of a run ------------------------------------------------------------------------
@@ -167,9 +156,9 @@ async def test_awaited_calls_outside_a_pool_use_the_same_one() -> None:
 async def test_cancelling_an_awaited_call_outside_a_pool(tmp_path: Path) -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(tool("ahold").aturn, f"{tmp_path}|x")
-        await auntil((tmp_path / "x.began").exists)
+        await await_until((tmp_path / "x.began").exists)
         group.cancel_scope.cancel()
-    await auntil((tmp_path / "x.cancelled").exists)
+    await await_until((tmp_path / "x.cancelled").exists)
 
 
 @pytest.mark.anyio

@@ -1,18 +1,19 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import os
 import pickle
 import subprocess
 import sys
 import textwrap
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import cloudpickle
 import pytest
 
-from hmz_mp import Pool, portal, tool
+from hmz_mp import Pool, tool
 from hmz_mp.errors import TurnTimeout
 from hmz_mp.tools import AsyncTool, Tool
 
@@ -62,21 +63,10 @@ def calls_in_this_process(number: int) -> int:
     return len(_calls)
 
 
-@pytest.fixture(scope="module", params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @pytest.fixture(scope="module")
 async def pool(anyio_backend: str) -> AsyncIterator[Pool]:
     async with Pool(workers=1) as pool:
         yield pool
-
-
-@pytest.fixture(scope="module", autouse=True)
-def own_pool_is_closed() -> Iterator[None]:
-    yield
-    portal.close()
 
 
 def test_a_tool_is_its_function() -> None:
@@ -150,6 +140,27 @@ async def test_a_tool_that_no_name_finds(pool: Pool) -> None:
 
     assert await local.aturn(1) == 4
     assert await local.abatch([1, 2]) == [4, 5]
+
+
+async def test_a_tool_of_a_file_that_workers_cannot_import(pool: Pool, tmp_path: Path) -> None:
+    file = tmp_path / "flow.py"
+    file.write_text(
+        "from hmz_mp import tool\n"
+        "def double(number): return 2 * number\n"
+        "@tool\n"
+        "def more(number): return double(number) + 1\n"
+    )
+    spec = importlib.util.spec_from_file_location("_flow_of_a_test", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["_flow_of_a_test"] = module
+    try:
+        spec.loader.exec_module(module)
+        assert await module.more.aturn(2) == 5
+        assert await module.more.abatch([1, 2]) == [3, 5]
+    finally:
+        del sys.modules["_flow_of_a_test"]
 
 
 def test_pickling() -> None:

@@ -24,12 +24,18 @@ class NotOfSchema(ValueError):
     """Raised when an answer is not JSON of the type that was asked for."""
 
 
-@lru_cache(maxsize=256)
 def decoder_for(schema: Any) -> Callable[[str], Any]:
     """Return what turns an answer into ``schema``, or raises `NotOfSchema`.
 
     Raises `TypeError` at once for what no answer can be turned into.
     """
+    if type(schema).__hash__ is None:  # a JSON schema written as a dict, for one
+        raise TypeError(f"schema= takes a type, not a {type(schema).__name__}")
+    return _decoder_for(schema)
+
+
+@lru_cache(maxsize=256)
+def _decoder_for(schema: Any) -> Callable[[str], Any]:
     name = getattr(schema, "__name__", str(schema))
     decode = _decode(schema, name)
 

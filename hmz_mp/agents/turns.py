@@ -6,6 +6,7 @@ nothing of batches and sessions, which begin turns and wait for them.
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from hmz_mp.core.turns import Turn
 
 __all__ = ["AgentTurn", "TurnEvent", "cancel_all", "land_all"]
+
+log = logging.getLogger("hmz_mp")
 
 
 class TurnEvent(NamedTuple):
@@ -136,15 +139,11 @@ class AgentTurn:
             if record.state == "queued":
                 record.state = "running"
                 record.began_at = time.time()
-                if self._observer is not None:
-                    self._observer.began(record)
-                self._tell(TurnEvent("began", record))
+                self._say(TurnEvent("began", record))
             return
         if isinstance(event, Said) and event.kind == "text" and self._listener is not None:
             self._listener.add(event.data)
-        if self._observer is not None:
-            self._observer.said(record, event)
-        self._tell(TurnEvent("said", record, event))
+        self._say(TurnEvent("said", record, event))
 
     def stop(self, reason: str = "the run was stopped") -> None:
         """End the turn for everyone: who awaits it gets `Stopped`. Only on the turn's own loop."""
@@ -192,13 +191,29 @@ class AgentTurn:
             record.detail = detail_of(error) if state == "failed" else None
         self.done = True
         self._turn = None
-        if self._observer is not None:
-            self._observer.ended(record)
-        self._tell(TurnEvent("ended", record))
+        self._say(TurnEvent("ended", record))
         if self._listener is not None:
             self._listener.close()
         if self._ended is not None:
             self._ended.set()
+
+    def _say(self, event: TurnEvent) -> None:
+        """Tell the run, then the agent. What the run raises is logged: the turn is who waits."""
+        observer = self._observer
+        try:
+            if observer is None:
+                pass
+            elif event.kind == "began":
+                observer.began(event.record)
+            elif event.kind == "said":
+                observer.said(event.record, event.event)
+            else:
+                observer.ended(event.record)
+        except Exception:
+            log.exception(
+                "the run raised on being told that %s %s", event.record.item_id, event.kind
+            )
+        self._tell(event)
 
     def _failure(self, error: BaseException) -> BaseException:
         if isinstance(error, (PoolClosed, Stopped, BudgetExceeded)):

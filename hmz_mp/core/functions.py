@@ -22,7 +22,15 @@ from hmz_mp.core.jobs import Kind, Timing
 from hmz_mp.errors import Unpicklable
 from hmz_mp_worker.payload import Payload, dump, dump_by_value
 
-__all__ = ["Function", "FunctionTable", "by_value", "name_of", "pack_arguments", "pack_initializer"]
+__all__ = [
+    "Function",
+    "FunctionTable",
+    "by_value",
+    "is_importable",
+    "name_of",
+    "pack_arguments",
+    "pack_initializer",
+]
 
 _KEPT = 512  # functions kept that no turn names, for the next one that does
 
@@ -163,7 +171,7 @@ def _kind_of(call: Any) -> Kind:
 def _pack_function(call: Any) -> bytes:
     try:
         if isinstance(call, (FunctionType, BuiltinFunctionType, type)):
-            if not _is_importable(getattr(call, "__module__", None) or "builtins"):
+            if not is_importable(getattr(call, "__module__", None) or "builtins"):
                 return bytes(cloudpickle.dumps(call, 5))
             return dump(call).data
         payload = _dump(call)
@@ -172,7 +180,7 @@ def _pack_function(call: Any) -> bytes:
         raise Unpicklable(f"the function {name_of(call)}", _reason(error)) from error
 
 
-def _is_importable(name: str) -> bool:
+def is_importable(name: str) -> bool:
     """Whether a worker can import module ``name`` and gets the one that is loaded here."""
     known = _importable.get(name)
     if known is None:
@@ -190,7 +198,7 @@ def _is_importable(name: str) -> bool:
 def _is_by_reference(function: FunctionType) -> bool:
     """Whether a function is found in a worker by its module and name."""
     module, name = function.__module__, function.__qualname__
-    if not module or not _is_importable(module):
+    if not module or not is_importable(module):
         return False
     found: object = sys.modules.get(module)
     for part in name.split("."):
@@ -313,7 +321,7 @@ def pack_arguments(call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 def pack_initializer(initializer: Callable[..., Any], initargs: tuple[Any, ...]) -> bytes:
     """Pickle a pool's initializer with its arguments. Raises `Unpicklable`."""
     try:
-        _is_importable(getattr(initializer, "__module__", None) or "builtins")
+        is_importable(getattr(initializer, "__module__", None) or "builtins")
         payload = _dump((initializer, initargs))
         return (
             payload.data

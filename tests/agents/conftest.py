@@ -13,11 +13,6 @@ from hmz_mp.core.ambient import Item, TurnRecord, run_variable
 from hmz_mp.errors import Stopped
 
 
-@pytest.fixture(scope="module", params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @pytest.fixture(scope="module")
 async def pool(anyio_backend: str) -> AsyncIterator[Pool]:
     """One pool for the tests of a module, around each of them."""

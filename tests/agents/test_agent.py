@@ -24,9 +24,10 @@ from hmz_mp.agents import (
     batches,
 )
 from hmz_mp.errors import BadInput, RemoteTraceback, Stopped, WorkerDied
+from hmz_mp.toolbox.python import Function, Outline
 from tests.agents.conftest import running, tool
 from tests.agents.functions import Odd
-from tests.waiting import auntil
+from tests.helpers import await_until
 
 pytestmark = pytest.mark.anyio
 
@@ -253,9 +254,9 @@ async def test_leaving_the_loop_cancels_what_was_begun(pool: Pool, tmp_path: Pat
     (tmp_path / "done" / "go").touch()
     answers = agent.amap([f"{tmp_path}/done|first", f"{tmp_path}|second"])
     assert await anext(answers) == "first"
-    await auntil((tmp_path / "second.began").exists)
+    await await_until((tmp_path / "second.began").exists)
     await answers.aclose()
-    await auntil((tmp_path / "second.cancelled").exists)
+    await await_until((tmp_path / "second.cancelled").exists)
     assert "0 turns in flight" in repr(agent)
 
 
@@ -277,7 +278,7 @@ async def test_stopping_ends_all_turns(pool: Pool, tmp_path: Path) -> None:
     with running(pool) as run:
         async with anyio.create_task_group() as group:
             group.start_soon(take)
-            await auntil(lambda: len(list(tmp_path.glob("*.began"))) == 2)
+            await await_until(lambda: len(list(tmp_path.glob("*.began"))) == 2)
             agent.stop("enough")
             agent.stop()
         assert [str(error) for error in outcomes] == ["enough"]
@@ -286,7 +287,7 @@ async def test_stopping_ends_all_turns(pool: Pool, tmp_path: Path) -> None:
             await agent.aturn("later", suppress=True)
         with pytest.raises(Stopped, match="enough"):
             await agent.new().aturn("later")
-    await auntil(lambda: len(list(tmp_path.glob("*.cancelled"))) == 2)
+    await await_until(lambda: len(list(tmp_path.glob("*.cancelled"))) == 2)
     assert len(list(tmp_path.glob("*.began"))) == 2
     states = [record.state for record in run.records()]
     assert states == ["cancelled"] * 2 + ["not_run"] * 5
@@ -298,7 +299,7 @@ async def test_stopping_from_another_thread(pool: Pool, tmp_path: Path) -> None:
     agent = tool("hold")
 
     async def stop() -> None:
-        await auntil((tmp_path / "x.began").exists)
+        await await_until((tmp_path / "x.began").exists)
         await anyio.to_thread.run_sync(agent.stop)
 
     async with anyio.create_task_group() as group:
@@ -314,10 +315,10 @@ async def test_cancelling_cancels_the_turns(pool: Pool, tmp_path: Path) -> None:
             group.start_soon(agent.aturn, f"{tmp_path}|1")
             group.start_soon(agent.new().aturn, f"{tmp_path}|2")
             group.start_soon(agent.abatch, [f"{tmp_path}|3", f"{tmp_path}|4"])
-            await auntil(lambda: len(list(tmp_path.glob("*.began"))) == 4)
+            await await_until(lambda: len(list(tmp_path.glob("*.began"))) == 4)
             group.cancel_scope.cancel()
     assert [record.state for record in run.records()] == ["cancelled"] * 4
-    await auntil(lambda: len(list(tmp_path.glob("*.cancelled"))) == 4)
+    await await_until(lambda: len(list(tmp_path.glob("*.cancelled"))) == 4)
     assert "0 turns in flight" in repr(agent)
 
 
@@ -392,13 +393,25 @@ async def test_a_run_that_takes_no_new_turns(pool: Pool) -> None:
     assert [event.record.state for event in events] == ["not_run"] * 3
 
 
+async def test_a_run_that_raises_leaves_nobody_waiting(
+    pool: Pool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("the disk is full")
+
+    with running(pool) as run, caplog.at_level(logging.ERROR, "hmz_mp"):
+        run.began = run.said = run.ended = broken  # type: ignore[method-assign,assignment]
+        assert await tool("talk").aturn("look") == "look"
+    assert caplog.text.count("RuntimeError: the disk is full") == 3
+
+
 async def test_a_run_that_cancels_a_record(pool: Pool, tmp_path: Path) -> None:
     agent = tool("ahold")
     with running(pool) as run:
         async with anyio.create_task_group() as group:
 
             async def halt() -> None:
-                await auntil((tmp_path / "1.began").exists)
+                await await_until((tmp_path / "1.began").exists)
                 for record in run.records():
                     assert record.cancel is not None
                     record.cancel()
@@ -407,6 +420,50 @@ async def test_a_run_that_cancels_a_record(pool: Pool, tmp_path: Path) -> None:
             with pytest.raises(Stopped, match="the run was stopped"):
                 await agent.abatch([f"{tmp_path}|1", f"{tmp_path}|2"], at_once=1, suppress=True)
     assert [record.state for record in run.records()] == ["cancelled", "not_run"]
+
+
+# All of it -------------------------------------------------------------------------------------
+
+
+async def test_ten_thousand_prompts(pool: Pool) -> None:
+    prompts = [Prompt("look", item_id=str(number)) for number in range(10_000)]
+    assert await tool("item").abatch(prompts) == [prompt.item_id for prompt in prompts]
+
+
+async def test_many_programs_at_once(pool: Pool) -> None:
+    prompts = [str(number) for number in range(100)]
+    assert await agent_from_spec("sh/cat").abatch(prompts) == prompts
+
+
+async def test_file_names_can_be_any_bytes(pool: Pool) -> None:
+    names = [
+        b"-rf",
+        b"a b",
+        b"new\nline",
+        b"q'\"",
+        b"[x]",
+        "\U0001f4a9".encode(),
+        b"bad\xff",
+        b"{path}",
+    ]
+    prompts = [Prompt("look", path=name) for name in names]
+    answers = await agent_from_spec("sh/printf %s {path}").abatch(prompts)
+    assert [os.fsencode(answer) for answer in answers] == [b"./-rf", *names[1:]]
+    agent = tool_of_outlines()
+    with pytest.raises(Failed, match="FileNotFoundError"):
+        await agent.abatch(prompts)
+
+
+async def test_the_outline_of_a_file(pool: Pool, tmp_path: Path) -> None:
+    path = os.fsencode(tmp_path / "bad") + b"\xff.py"
+    Path(os.fsdecode(path)).write_text("def f(x):\n    return x if x else 0\n")
+    (found,) = await tool_of_outlines().abatch([Prompt("outline", path=path)], schema=Outline)
+    assert os.fsencode(found.path) == path
+    assert found.most_complex == Function("f", 1, 2, complexity=2)
+
+
+def tool_of_outlines() -> Agent:
+    return agent_from_spec("tool/hmz_mp.toolbox.python:outline")
 
 
 # What it is ------------------------------------------------------------------------------------

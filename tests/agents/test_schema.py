@@ -53,7 +53,7 @@ def test_an_answer_that_does_not_fit(schema: Any, answer: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("schema", [object, lambda: None, 3, Exception])
+@pytest.mark.parametrize("schema", [object, lambda: None, 3, Exception, {"type": "object"}])
 def test_what_no_answer_can_be(schema: Any) -> None:
     with pytest.raises(TypeError, match="schema="):
         decoder_for(schema)

@@ -10,7 +10,7 @@ from hmz_mp import Pool
 from hmz_mp.agents import Failed, Stopped, agent_from_spec
 from tests.agents.conftest import running, tool
 from tests.agents.test_agent import most_at_once
-from tests.waiting import auntil
+from tests.helpers import await_until
 
 pytestmark = pytest.mark.anyio
 
@@ -51,7 +51,7 @@ async def test_sessions_do_overlap(pool: Pool, tmp_path: Path) -> None:
     async with anyio.create_task_group() as group:
         for number, session in enumerate(agent.batch_new(200)):
             group.start_soon(session.aturn, f"{tmp_path}|{number}")
-        await auntil(lambda: len(list(tmp_path.glob("*.began"))) == 200)
+        await await_until(lambda: len(list(tmp_path.glob("*.began"))) == 200)
         (tmp_path / "go").touch()
 
 
@@ -74,7 +74,7 @@ async def test_a_cancelled_turn_lets_the_next_one_run(pool: Pool, tmp_path: Path
     session = tool("hold").new()
     async with anyio.create_task_group() as group:
         group.start_soon(session.aturn, f"{tmp_path}|1")
-        await auntil((tmp_path / "1.began").exists)
+        await await_until((tmp_path / "1.began").exists)
         group.cancel_scope.cancel()
     (tmp_path / "go").touch()
     assert await session.aturn(f"{tmp_path}|2") == "2"
@@ -172,4 +172,4 @@ async def test_leaving_a_stream_cancels_its_turn(pool: Pool, tmp_path: Path) -> 
         assert piece == "one"
         break
     await stream.aclose()
-    await auntil((tmp_path / "ended").exists)
+    await await_until((tmp_path / "ended").exists)

@@ -8,10 +8,11 @@ import signal
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from hmz_mp_worker.backends import Request, sh
-from tests.waiting import auntil, is_gone, is_written, until
+from tests.helpers import await_until, is_alive, wait_until, written
 
 PYTHON = sys.executable
 
@@ -121,7 +122,7 @@ def test_what_a_program_leaves_behind_holding_stdout_does_not_hang_the_turn(
     monkeypatch.setattr(sh, "GRACE", 0.05)
     said = run(["sh", "-c", "sleep 1000 & echo $!"])
     pid = int(said)
-    until(lambda: is_gone(pid))
+    wait_until(lambda: not is_alive(pid))
 
 
 # Failures --------------------------------------------------------------------------------------
@@ -182,7 +183,7 @@ def test_the_failure_survives_pickling() -> None:
 
 async def _cancel_once_started(words: list[str], started: Path) -> None:
     task = asyncio.create_task(sh.arun(words, Request("look")))
-    await auntil(lambda: is_written(started))
+    await await_until(lambda: written(started))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -195,7 +196,7 @@ def test_cancelling_ends_the_whole_group(tmp_path: Path) -> None:
     leader, child = map(int, started.read_text().split())
     with pytest.raises(ProcessLookupError):  # reaped, not only ended
         os.kill(leader, 0)
-    until(lambda: is_gone(child))
+    wait_until(lambda: not is_alive(child))
 
 
 def test_cancelling_lets_a_program_clean_up(tmp_path: Path) -> None:
@@ -215,7 +216,7 @@ def test_cancelling_a_program_that_ignores_sigterm(
         f"open({str(started)!r}, 'w').write(f'{{os.getpid()}}\\n'); time.sleep(1000)"
     )
     asyncio.run(_cancel_once_started(python(code), started))
-    until(lambda: is_gone(int(started.read_text())))
+    wait_until(lambda: not is_alive(int(started.read_text())))
 
 
 def test_cancelling_twice_does_not_wait_for_the_grace(tmp_path: Path) -> None:
@@ -227,7 +228,7 @@ def test_cancelling_twice_does_not_wait_for_the_grace(tmp_path: Path) -> None:
 
     async def main() -> None:
         task = asyncio.create_task(sh.arun(python(code), Request("look")))
-        await auntil(lambda: is_written(started))
+        await await_until(lambda: written(started))
         task.cancel()
         await asyncio.sleep(0)
         task.cancel()
@@ -235,7 +236,35 @@ def test_cancelling_twice_does_not_wait_for_the_grace(tmp_path: Path) -> None:
             await task
 
     asyncio.run(main())
-    until(lambda: is_gone(int(started.read_text())))
+    wait_until(lambda: not is_alive(int(started.read_text())))
+
+
+@pytest.mark.parametrize("steps", range(8))
+def test_cancelling_at_any_step_of_the_start(steps: int) -> None:
+    mark = f"100{steps}.{os.getpid()}"
+
+    async def main() -> None:
+        task = asyncio.create_task(sh.arun(["sleep", mark], Request("look")))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    left = [one.pid for one in psutil.Process().children(recursive=True) if mark in one.cmdline()]
+    assert left == []
+
+
+def test_cancelling_a_start_that_fails() -> None:
+    async def main() -> None:
+        task = asyncio.create_task(sh.arun(["no-such-program-x"], Request("look")))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
 
 
 def test_many_at_once_leave_no_descriptor_behind() -> None:

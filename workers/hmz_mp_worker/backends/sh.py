@@ -55,23 +55,45 @@ class CommandFailed(Exception):
 async def arun(words: Sequence[str], request: Request) -> str:
     """Run the program for one item and return what it wrote to stdout."""
     argv = arguments(words, request)
-    loop = asyncio.get_running_loop()
-    program = _Program(loop)
+    program, cancelled = await _start(argv, request.cwd)
     try:
-        transport, _ = await loop.subprocess_exec(
-            lambda: program, *argv, cwd=request.cwd, start_new_session=True
-        )
-    except OSError as error:
-        raise _not_started(argv[0], request.cwd, error) from None
-    try:
+        if cancelled is not None:
+            raise cancelled
         program.feed(request.prompt.encode("utf-8", "surrogateescape"))
         await program.finished()
     except BaseException:
         await program.end()
         raise
     finally:
-        transport.close()
+        program.close()
     return program.answer(Path(argv[0]).name)
+
+
+async def _start(
+    argv: list[str], cwd: str | None
+) -> tuple[_Program, asyncio.CancelledError | None]:
+    """Start a program; return it, and the cancellation that came meanwhile.
+
+    asyncio, cancelled in mid-start, kills the program alone and may wait for its pipes for ever;
+    a start takes milliseconds, so it is let through.
+    """
+    loop = asyncio.get_running_loop()
+    program = _Program(loop)
+    starting = loop.create_task(
+        loop.subprocess_exec(lambda: program, *argv, cwd=cwd, start_new_session=True)
+    )
+    cancelled: asyncio.CancelledError | None = None
+    while not starting.done():
+        try:
+            await asyncio.wait([starting])
+        except asyncio.CancelledError as cancellation:
+            cancelled = cancellation
+    error = starting.exception()
+    if error is None:
+        return program, cancelled
+    if cancelled is not None:
+        raise cancelled
+    raise _not_started(argv[0], cwd, error) if isinstance(error, OSError) else error
 
 
 def arguments(words: Sequence[str], request: Request) -> list[str]:
@@ -149,6 +171,10 @@ class _Program(asyncio.SubprocessProtocol):
     async def _all_closed(self) -> bool:
         await asyncio.wait([self._closed], timeout=GRACE)
         return self._closed.done()
+
+    def close(self) -> None:
+        """Close its descriptors here."""
+        self._transport.close()
 
     async def end(self) -> None:
         """End the whole process group: SIGTERM, some grace, SIGKILL; return once it was reaped."""
