@@ -7,7 +7,6 @@ Owns the table of commands. A command's module is imported when that command is 
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import suppress
 from importlib import import_module
@@ -30,7 +29,7 @@ _READER_GONE = 141  # what a shell says of a program that SIGPIPE ended
 
 # Where each command is, and its line in `hmz-mp --help`.
 COMMANDS = {
-    "exec": ("hmz_mp.cli.exec_:exec_command", "Run a flow: fan items out to agents."),
+    "exec": ("hmz_mp.cli.exec_:exec_command", "Run a flow: by default, one agent turn per file."),
     "runs": ("hmz_mp.cli.runs:runs_command", "List the runs of this directory."),
     "show": ("hmz_mp.cli.show:show_command", "Show a run, or one of its items."),
 }
@@ -117,11 +116,13 @@ def _report(error: BaseException) -> int:
 
     What is none of the expected endings is raised again, and shows its traceback.
     """
+    from hmz_mp.cli.output import give_up_stdout
+
     match error:
         case KeyboardInterrupt() | click.Abort():
             return _say("interrupted", _INTERRUPTED)
         case BrokenPipeError():
-            _give_up_stdout()
+            give_up_stdout()
             return _READER_GONE
         case BadInput():
             return _say(f"error: {error}", _BAD_INPUT)
@@ -140,14 +141,6 @@ def _say(words: str, status: int) -> int:
     with suppress(BrokenPipeError):
         click.echo(f"hmz-mp: {printable(words, multiline=True)}", err=True)
     return status
-
-
-def _give_up_stdout() -> None:
-    """Send what is still to be written nowhere, or the interpreter would complain as it ends."""
-    with suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
 
 
 @click.group(

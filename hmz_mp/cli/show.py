@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hmz_mp.cli.output import row
 from hmz_mp.cli.runs import run_object, status_style
 from hmz_mp.cli.words import (
     STATE_WORDS,
@@ -105,18 +106,6 @@ def _run_as_json(run: RecordedRun) -> None:
 def _turns_as_json(turns: list[TurnRecord]) -> None:
     for turn in turns:
         click.echo(json.dumps(row(turn) | _details(turn)))
-
-
-def row(turn: TurnRecord) -> dict[str, Any]:
-    return {
-        "item_id": turn.item_id,
-        "status": turn.state if turn.state in ("ok", "not_run") else "failed",
-        "answer": turn.answer,
-        "error": turn.error,
-        "seconds": turn.seconds,
-        "attempts": turn.attempts,
-        "worker": turn.worker,
-    }
 
 
 def _details(turn: TurnRecord) -> dict[str, Any]:

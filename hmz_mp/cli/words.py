@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 from datetime import UTC, datetime
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -70,5 +71,7 @@ def counted(counts: Mapping[str, int]) -> str:
 
 
 def written_command(command: Sequence[str]) -> str:
-    """Return a command line as it could be typed."""
-    return shlex.join(command)
+    """Return a command line as it could be typed, without where the program is installed."""
+    program, *arguments = command or [""]
+    name = PurePath(program).name
+    return shlex.join(["hmz-mp" if name == "__main__.py" else name, *arguments])

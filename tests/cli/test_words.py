@@ -50,7 +50,10 @@ def test_counts_are_words_in_a_fixed_order() -> None:
     assert counted({}) == "no turns"
 
 
-def test_a_command_can_be_typed_again() -> None:
-    assert written_command(["hmz-mp", "exec", "-a", "sh/wc {path}"]) == (
+@pytest.mark.parametrize(
+    "program", ["hmz-mp", "/opt/venv/bin/hmz-mp", "/opt/lib/hmz_mp/__main__.py"]
+)
+def test_a_command_can_be_typed_again(program: str) -> None:
+    assert written_command([program, "exec", "-a", "sh/wc {path}"]) == (
         "hmz-mp exec -a 'sh/wc {path}'"
     )
