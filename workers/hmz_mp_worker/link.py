@@ -58,7 +58,10 @@ class Link:
             if page.count:
                 body = wire.answers_prefix(page.count) + page.content()
                 send_all(self._sock, frame_parts(body))
-                page.clear(self._running)
+                running = self._running
+                page.clear(running)
+                if self._running != running:  # the next call began in between, in the main thread
+                    page.begin(self._running)
 
     def say(self, ticket: int, kind: str, data: bytes) -> None:
         """Send what a running turn says, after the answers that came before it."""

@@ -48,7 +48,7 @@ class _Buffers:
     def __call__(self, buffer: pickle.PickleBuffer) -> bool:
         try:
             raw = buffer.raw()
-        except BufferError:  # not contiguous: pickle copies it
+        except BufferError:  # not contiguous: pickle says so itself
             return True
         if raw.nbytes < _OUT_OF_BAND_FROM:
             return True
@@ -93,17 +93,23 @@ def dump_back(value: Any) -> Payload:
     would find the caller's own class at the other end and set all its attributes anew.
     """
     buffers = _Buffers()
-    try:
-        data = pickle.dumps(value, 5, buffer_callback=buffers)
-    except Exception:  # pickle cannot; cloudpickle says why if it cannot either
-        return _dump_back_by_value(value)
+    data = _dump_back(value, buffers)
     return Payload(data, tuple(buffers.taken)) if buffers.taken else Payload(data)
+
+
+def _dump_back(value: Any, buffers: _Buffers | None) -> bytes:
+    try:
+        return pickle.dumps(value, 5, buffer_callback=buffers)
+    except Exception:  # pickle cannot; cloudpickle says why if it cannot either
+        if buffers is not None:
+            buffers.taken.clear()
+        return _dump_back_by_value(value, buffers)
 
 
 _born_here: set[str] = set()  # ids of the classes that this process made and sent by value
 
 
-def _dump_back_by_value(value: Any) -> Payload:
+def _dump_back_by_value(value: Any, buffers: _Buffers | None) -> bytes:
     import io
 
     from cloudpickle import Pickler, cloudpickle
@@ -122,10 +128,9 @@ def _dump_back_by_value(value: Any) -> Payload:
                 _born_here.add(known[obj])
             return reduced
 
-    buffers = _Buffers()
     with io.BytesIO() as file:
         BackPickler(file, 5, buffer_callback=buffers).dump(value)
-        return Payload(file.getvalue(), tuple(buffers.taken))
+        return file.getvalue()
 
 
 def split(payload: Payload) -> tuple[bytes, tuple[Buffer, ...]]:
@@ -164,7 +169,7 @@ def _dump_exception(error: BaseException) -> bytes:
     """Return a pickle of ``error`` that loads as its own type, or ``b""``."""
     for form in (error, _Rebuilt(error)):
         try:
-            data = dump_back(form).data
+            data = _dump_back(form, None)  # all inside: a failure has none of a frame's buffers
             if type(pickle.loads(data)) is type(error):
                 return data
         except Exception:  # noqa: S112  # tried by loading: its __init__ may want other arguments

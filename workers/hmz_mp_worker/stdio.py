@@ -14,6 +14,7 @@ import sys
 
 __all__ = ["OUTPUT_CEILING", "Output", "output_file", "redirect", "tail"]
 
+_STREAMS = {"stdout": 1, "stderr": 2}
 OUTPUT_CEILING = 1 << 16  # what is kept of one turn's output, in bytes
 
 
@@ -31,15 +32,19 @@ def redirect(output: int) -> None:
         os.close(null)
     os.dup2(output, 1)
     os.dup2(output, 2)
-    for name in ("stdout", "stderr"):
-        stream = io.TextIOWrapper(
-            open(1 if name == "stdout" else 2, "wb", closefd=False),  # noqa: SIM115  # kept for good
-            encoding="utf-8",
-            errors="backslashreplace",
-            line_buffering=True,
-        )
-        setattr(sys, name, stream)
-        setattr(sys, f"__{name}__", stream)
+    for name in _STREAMS:
+        _open_stream(name)
+
+
+def _open_stream(name: str) -> None:
+    stream = io.TextIOWrapper(
+        open(_STREAMS[name], "wb", closefd=False),  # noqa: SIM115  # kept for good
+        encoding="utf-8",
+        errors="backslashreplace",
+        line_buffering=True,
+    )
+    setattr(sys, name, stream)
+    setattr(sys, f"__{name}__", stream)
 
 
 class Output:
@@ -52,9 +57,13 @@ class Output:
 
     def take(self) -> bytes:
         """Return what was printed since the last call of this, at most `OUTPUT_CEILING`'s end."""
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):  # the call may have closed or replaced it
-                stream.flush()
+        for name in _STREAMS:
+            with contextlib.suppress(Exception):  # the call may have replaced or deleted it
+                stream = getattr(sys, name)
+                if stream.closed:  # the next call prints again
+                    _open_stream(name)
+                else:
+                    stream.flush()
         if not os.lseek(self._fd, 0, os.SEEK_END):
             return b""
         data = tail(self._fd, OUTPUT_CEILING)

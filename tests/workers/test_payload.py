@@ -1,0 +1,269 @@
+from __future__ import annotations
+
+import pickle
+import threading
+from typing import Any
+
+import cloudpickle
+import pytest
+from cloudpickle import cloudpickle as cloudpickle_module
+
+from hmz_mp_worker import payload, wire
+from hmz_mp_worker.payload import Payload, dump, dump_back, dump_by_value, load, split
+from tests.helpers import run_python, run_script
+
+LARGE = 1 << 16
+
+
+class Block:
+    """Offers its bytes out of band, as arrays do."""
+
+    def __init__(self, data: bytearray | memoryview) -> None:
+        self.data = data
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return Block, (pickle.PickleBuffer(self.data),)
+
+
+class NeedsTwo(Exception):
+    def __init__(self, name: str, size: int) -> None:
+        super().__init__(f"{name} is {size}")
+        self.name = name
+        self.size = size
+
+
+class KeywordOnly(Exception):
+    def __init__(self, *, code: int) -> None:
+        super().__init__()
+        self.code = code
+
+
+class HoldsLock(Exception):
+    def __init__(self) -> None:
+        super().__init__("it holds a lock")
+        self.lock = threading.Lock()
+
+
+class BadText(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def there_and_back(value: Any) -> Any:
+    data, buffers = split(dump(value))
+    return load(data, [bytearray(buffer) for buffer in buffers])
+
+
+@pytest.mark.parametrize(
+    "value", [None, 1 << 200, "\udcff", {"a": (1, {2})}, float("inf"), ..., len, b"x" * 200_000]
+)
+def test_values_come_back(value: object) -> None:
+    assert there_and_back(value) == value
+
+
+def test_a_lambda_goes_by_value() -> None:
+    offset = 3
+    assert there_and_back(lambda x: x + offset)(4) == 7
+
+
+def test_plain_pickle_is_tried_first() -> None:
+    assert b"cloudpickle" not in dump(Block(bytearray(3))).data
+
+
+def test_dump_by_value_is_cloudpickles() -> None:
+    assert b"cloudpickle" in dump_by_value(lambda: 0).data
+
+
+def test_small_buffers_stay_inside() -> None:
+    dumped = dump(Block(bytearray(LARGE - 500)))
+    assert dumped.buffers == ()
+    assert split(dumped) == (dumped.data, ())
+
+
+def test_large_buffers_stay_out() -> None:
+    block = Block(bytearray(b"x" * LARGE))
+    dumped = dump([block, block.data, 1])
+    assert [memoryview(one).nbytes for one in dumped.buffers] == [LARGE]
+    data, buffers = split(dumped)
+    assert data == b""
+    assert len(buffers) == 2
+    back = load(data, [bytearray(one) for one in buffers])
+    assert bytes(back[0].data) == bytes(block.data)
+
+
+def test_large_buffers_are_not_copied() -> None:
+    block = Block(bytearray(LARGE))
+    (buffer,) = dump(block).buffers
+    block.data[0] = 7
+    assert memoryview(buffer)[0] == 7
+
+
+def test_a_buffer_that_is_not_contiguous_is_refused() -> None:
+    strided = memoryview(bytearray(range(256)) * 1024)[::2]
+    with pytest.raises(pickle.PicklingError, match="contiguous"):
+        dump(Block(strided))
+
+
+def test_a_large_pickle_travels_beside_the_message() -> None:
+    data, buffers = split(Payload(b"x" * (payload.INLINE_CEILING + 1)))
+    assert (data, len(buffers)) == (b"", 1)
+    assert split(Payload(b"x" * payload.INLINE_CEILING))[1] == ()
+
+
+def test_what_cannot_be_pickled_says_why() -> None:
+    with pytest.raises(TypeError, match="lock"):
+        dump(threading.Lock())
+
+
+# Exceptions.
+
+
+def failed(error: BaseException, **options: Any) -> wire.Failure:
+    try:
+        raise error
+    except BaseException as raised:
+        return wire.decode_failure(payload.pack_failure(raised, **options))
+
+
+def rebuilt(error: BaseException) -> Any:
+    return pickle.loads(failed(error).pickle)
+
+
+def test_an_exception_and_what_it_says() -> None:
+    failure = failed(ValueError("five"))
+    assert (failure.type_name, failure.text) == ("ValueError", "five")
+    assert failure.traceback.startswith("Traceback")
+    assert failure.traceback.endswith("ValueError: five\n")
+    assert repr(pickle.loads(failure.pickle)) == "ValueError('five')"
+
+
+def test_an_exception_whose_init_takes_other_arguments() -> None:
+    error = rebuilt(NeedsTwo("box", 3))
+    assert type(error) is NeedsTwo
+    assert (error.name, error.size, str(error)) == ("box", 3, "box is 3")
+
+
+def test_an_exception_whose_init_is_keyword_only() -> None:
+    error = rebuilt(KeywordOnly(code=4))
+    assert type(error) is KeywordOnly
+    assert error.code == 4
+
+
+def test_an_exception_that_holds_a_lock_has_no_pickle() -> None:
+    failure = failed(HoldsLock())
+    assert failure.pickle == b""
+    assert failure.type_name == f"{__name__}.HoldsLock"
+    assert failure.text == "it holds a lock"
+
+
+def test_notes_travel() -> None:
+    error = KeyError("k")
+    error.add_note("look here")
+    assert rebuilt(error).__notes__ == ["look here"]
+    assert "look here" in failed(error).traceback
+
+
+def test_a_group_of_exceptions() -> None:
+    group = rebuilt(ExceptionGroup("two", [ValueError("a"), OSError(2, "b")]))
+    assert [type(one) for one in group.exceptions] == [ValueError, FileNotFoundError]
+
+
+def test_an_os_error_keeps_its_fields() -> None:
+    error = rebuilt(FileNotFoundError(2, "gone", "/a"))
+    assert (error.errno, error.filename) == (2, "/a")
+
+
+def test_an_exception_of_a_local_class() -> None:
+    class Local(Exception):
+        pass
+
+    error = pickle.loads(failed(Local("x")).pickle)
+    assert type(error).__name__ == "Local"
+
+
+def test_an_exception_with_a_large_buffer_keeps_its_type() -> None:
+    error = ValueError("large")
+    error.block = Block(bytearray(b"y" * LARGE))  # type: ignore[attr-defined]  # as users do
+    assert bytes(rebuilt(error).block.data) == b"y" * LARGE
+
+
+def test_an_exception_whose_text_fails() -> None:
+    failure = failed(BadText())
+    assert failure.text == "<str() of it raised RuntimeError>"
+    assert "BadText" in failure.traceback
+
+
+def test_lone_surrogates_travel_escaped() -> None:
+    failure = failed(ValueError("bad \udcff name"))
+    assert failure.text == "bad \\udcff name"
+    assert str(pickle.loads(failure.pickle)) == "bad \udcff name"
+
+
+def test_unpicklable_results_are_said_as_such() -> None:
+    failure = failed(TypeError("no"), unpicklable="the result")
+    assert (failure.pickle, failure.unpicklable) == (b"", "the result")
+
+
+def test_causes_are_in_the_text() -> None:
+    try:
+        raise KeyError("inner")
+    except KeyError as inner:
+        error = ValueError("outer")
+        error.__cause__ = inner
+        assert "KeyError: 'inner'" in failed(error).traceback
+
+
+# What goes back.
+
+
+def test_a_class_that_came_by_value_goes_back_as_a_reference() -> None:
+    class Ours:
+        value = 1
+
+    known = cloudpickle.loads(cloudpickle.dumps(Ours))  # as when it was shipped: it has an id now
+    assert known is Ours
+    dumped = dump_back(Ours())
+    Ours.value = 2
+    back = load(dumped.data)
+    assert type(back) is Ours
+    assert Ours.value == 2, "loading an instance set the class's attributes anew"
+
+
+def test_a_class_made_in_the_worker_goes_back_by_value(tmp_path: Any) -> None:
+    source = """
+import sys
+from hmz_mp_worker.payload import dump_back
+
+def make():
+    class Made:
+        def twice(self):
+            return self.value * 2
+    made = Made()
+    made.value = 21
+    return made
+
+for _ in range(2):  # the second time it is known to cloudpickle, and still has to go by value
+    sys.stdout.write(dump_back(make.__globals__.setdefault("one", make())).data.hex() + "\\n")
+"""
+    ran = run_script(tmp_path, source)
+    assert ran.stderr == ""
+    for line in ran.stdout.split():
+        assert load(bytes.fromhex(line)).twice() == 42
+
+
+def test_functions_of_the_worker_go_back_by_value() -> None:
+    assert load(dump_back(lambda: 5).data)() == 5
+
+
+def test_dump_back_keeps_buffers_out_of_band() -> None:
+    assert len(dump_back((Block(bytearray(LARGE)), lambda: 0)).buffers) == 1
+
+
+def test_importing_it_does_not_import_cloudpickle(tmp_path: Any) -> None:
+    source = "import sys, hmz_mp_worker.payload; print('cloudpickle' in sys.modules)"
+    assert run_python(["-c", source], cwd=tmp_path).stdout == "False\n"
+
+
+def test_cloudpickle_still_has_what_dump_back_uses() -> None:
+    assert hasattr(cloudpickle_module, "_DYNAMIC_CLASS_TRACKER_BY_CLASS")
+    assert hasattr(cloudpickle_module, "_DYNAMIC_CLASS_TRACKER_BY_ID")

@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import Any
+
+import pytest
+
+from hmz_mp_worker import wire
+from hmz_mp_worker.stdio import OUTPUT_CEILING
+from tests.workers.raw import RawWorker, RawZygote, error_of, value_of
+
+# The turns share this module in the worker, where it is imported.
+meeting: asyncio.Event | None = None
+arrived = 0
+
+
+async def meet(count: int) -> int:
+    """Return once ``count`` turns are here at the same time."""
+    global meeting, arrived
+    if meeting is None:
+        meeting = asyncio.Event()
+    arrived += 1
+    print("turn", arrived)
+    if arrived == count:
+        meeting.set()
+    await asyncio.wait_for(meeting.wait(), 20)
+    return os.getpid()
+
+
+async def echo(value: Any) -> Any:
+    return value
+
+
+async def forever() -> None:
+    await asyncio.Event().wait()
+
+
+async def tidy_up() -> None:
+    from hmz_mp_worker.reporting import say
+
+    say("began", b"")
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await asyncio.sleep(0)
+        say("tidied", b"")
+        print("tidied")
+
+
+async def refuses_once() -> str:
+    from hmz_mp_worker.reporting import say
+
+    say("began", b"")
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        return "finished all the same"
+    return ""
+
+
+async def fail(error: BaseException) -> None:
+    await asyncio.sleep(0)
+    raise error
+
+
+async def prints(name: str, others: int) -> None:
+    import sys
+
+    for _ in range(3):
+        print(name, end=" ")
+        await asyncio.sleep(0)
+    await asyncio.to_thread(print, f"{name} in a thread")
+    sys.stderr.write(f"{name} on stderr\n")
+    await meet(others)
+
+
+async def print_much() -> None:
+    print("first")
+    print("x" * OUTPUT_CEILING)
+    print("last")
+
+
+async def remember(value: int) -> list[int]:
+    from hmz_mp_worker.state import session_state
+
+    values: list[int] = session_state().setdefault("values", [])
+    await asyncio.sleep(0)
+    values.append(value)
+    return values
+
+
+async def whose(tickets: int) -> int:
+    from hmz_mp_worker.state import current_turn
+
+    await meet(tickets)
+    turn = current_turn()
+    assert turn is not None
+    return turn.ticket
+
+
+def test_many_turns_at_once_in_one_process(host: RawWorker) -> None:
+    host.calls([(meet, (200,), {})] * 200)
+    answers = [host.answer() for _ in range(200)]
+    assert {value_of(one) for one in answers} == {host.pid}
+    assert sorted(one.output for one in answers) == sorted(
+        b"turn %d\n" % number for number in range(1, 201)
+    )
+
+
+def test_answers_come_as_they_land(host: RawWorker) -> None:
+    waits = host.call(forever)
+    assert host.value(echo, "quick") == "quick"
+    host.send(wire.Cancel(waits))
+    assert host.answer().ticket == waits
+
+
+def test_a_cancelled_turn_tidies_up(host: RawWorker) -> None:
+    ticket = host.call(tidy_up)
+    assert host.receive().kind == "began"
+    host.send(wire.Cancel(ticket))
+    assert host.receive().kind == "tidied"
+    answer = host.answer()
+    assert wire.decode_failure(answer.data).type_name == "asyncio.exceptions.CancelledError"
+    assert answer.output == b"tidied\n"
+
+
+def test_a_turn_that_answers_when_it_is_cancelled(host: RawWorker) -> None:
+    ticket = host.call(refuses_once)
+    assert host.receive().kind == "began"
+    host.send(wire.Cancel(ticket))
+    assert value_of(host.answer()) == "finished all the same"
+
+
+def test_a_turn_cancelled_before_its_first_step(host: RawWorker) -> None:
+    ticket = host.call(forever)
+    host.send(wire.Cancel(ticket))
+    assert wire.decode_failure(host.answer().data).type_name.endswith("CancelledError")
+
+
+def test_a_cancel_that_comes_late_or_names_nothing(host: RawWorker) -> None:
+    host.call(echo, 1)
+    assert value_of(host.answer()) == 1
+    host.send(wire.Cancel(1))
+    host.send(wire.Cancel(99))
+    assert host.value(echo, 2) == 2
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("v"), SystemExit(3), KeyboardInterrupt(), StopIteration(1)]
+)
+def test_whatever_is_raised_is_the_turns_ending(host: RawWorker, error: BaseException) -> None:
+    host.call(fail, error)
+    failure = wire.decode_failure(host.answer().data)
+    assert not failure.unpicklable
+    assert host.value(echo, "goes on") == "goes on"
+
+
+def test_the_traceback_begins_in_the_users_code(host: RawWorker) -> None:
+    host.call(fail, KeyError("k"))
+    answer = host.answer()
+    assert isinstance(error_of(answer), KeyError)
+    assert "hmz_mp_worker" not in wire.decode_failure(answer.data).traceback
+
+
+def test_what_is_printed_is_told_apart_by_turn(host: RawWorker) -> None:
+    names = ["a", "b", "c"]
+    host.calls([(prints, (name, 3), {}) for name in names])
+    outputs = [host.answer().output.decode() for _ in names]
+    said = {output.split()[0]: output for output in outputs}
+    for name in names:
+        text = f"{name} {name} {name} {name} in a thread\n{name} on stderr\nturn "
+        assert said[name].startswith(text)
+
+
+def test_only_the_end_of_much_output_is_kept(host: RawWorker) -> None:
+    host.call(print_much)
+    output = host.answer().output
+    assert output.endswith(b"xx\nlast\n")
+    assert len(output) <= OUTPUT_CEILING
+
+
+def test_sessions(host: RawWorker) -> None:
+    for session, value in ((1, 10), (2, 20), (1, 11)):
+        host.call(remember, value, session=session)
+        host.answer()
+    host.call(remember, 12, session=1)
+    assert value_of(host.answer()) == [10, 11, 12]
+    host.send(wire.Forget([], [1]))
+    host.call(remember, 13, session=1)
+    assert value_of(host.answer()) == [13]
+
+
+def test_each_task_knows_its_own_turn(host: RawWorker) -> None:
+    tickets = host.calls([(whose, (3,), {})] * 3)
+    answers = {one.ticket: value_of(one) for one in (host.answer() for _ in range(3))}
+    assert answers == {ticket: ticket for ticket in tickets}
+
+
+def test_retiring_waits_for_what_runs(zygote: RawZygote) -> None:
+    host = zygote.ready(host=True)
+    host.calls([(meet, (2,), {})] * 2)
+    host.send(wire.Retire())
+    assert {value_of(host.answer()) for _ in range(2)} == {host.pid}
+    assert host.at_end()
+
+
+def test_the_end_of_the_connection_cancels_what_runs(zygote: RawZygote) -> None:
+    host = zygote.ready(host=True)
+    host.call(forever)
+    host.value(echo, "on")
+    host.sock.close()
+    message = zygote.receive()
+    assert isinstance(message, wire.Exited)
+    assert os.waitstatus_to_exitcode(message.status) == 0
+
+
+def test_a_host_that_is_killed_is_reported(zygote: RawZygote) -> None:
+    host = zygote.ready(host=True)
+    host.call(forever)
+    zygote.send(wire.Kill(host.number, 0, 5.0))
+    message = zygote.receive()
+    assert isinstance(message, wire.Exited)
+    assert os.waitstatus_to_exitcode(message.status) == -signal.SIGTERM
