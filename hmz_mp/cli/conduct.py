@@ -51,7 +51,7 @@ def conduct(checked: Checked) -> int:
             writer = AnswerWriter(stack.enter_context(own_stdout()), checked.options.style)
         ledger = Ledger.create(
             runs_directory(checked.root),
-            command=sys.argv,
+            command=["hmz-mp", *sys.argv[1:]],
             flow=checked.options.flow,
             agents=checked.options.agents,
             task=checked.options.task,

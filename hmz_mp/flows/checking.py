@@ -81,8 +81,19 @@ def _settings(
         raise BadInput(f"it takes agents, task, config and state, but also {names}")
     (parameter,) = others.values()
     optional = parameter.default is not inspect.Parameter.empty
-    wanted = _without_none(_evaluate(parameter, function, lenient=False))
+    wanted = _without_none(_settings_type(parameter, function))
     return SettingsParameter(parameter.name, wanted, optional)
+
+
+def _settings_type(parameter: inspect.Parameter, function: Callable[..., Any]) -> Any:
+    if parameter.annotation is inspect.Parameter.empty:
+        return Any
+    holder = types.SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
+    try:
+        hints = typing.get_type_hints(holder, _globals_of(function))
+    except Exception as error:  # whatever the flow's own expression raises
+        raise BadInput(_unreadable(parameter, error)) from None
+    return hints[parameter.name]
 
 
 def _without_none(annotation: Any) -> Any:
@@ -97,7 +108,7 @@ def _agents(parameter: inspect.Parameter, function: Callable[..., Any]) -> dict[
     how = "annotate it with what it drives, as in agents: tuple[Agent, Agent]"
     if parameter.annotation is inspect.Parameter.empty:
         raise BadInput(f"its first argument does not say how many agents it drives; {how}")
-    annotation = _evaluate(parameter, function, lenient=True)
+    annotation = _evaluate(parameter, function)
     while typing.get_origin(annotation) is typing.Annotated:
         annotation = typing.get_args(annotation)[0]
     if _is_named_tuple(annotation):
@@ -149,23 +160,27 @@ class _LenientNames(dict[str, Any]):
         return getattr(builtins, name, _Anything())
 
 
-def _evaluate(parameter: inspect.Parameter, function: Callable[..., Any], *, lenient: bool) -> Any:
-    """Return an annotation's value, also when it is a string.
+def _evaluate(parameter: inspect.Parameter, function: Callable[..., Any]) -> Any:
+    """Return the value of the agents' annotation, also when it is a string.
 
-    ``lenient`` lets names that are imported under ``TYPE_CHECKING`` stand for anything: agents
-    are counted, not looked at.
+    Names that are imported under ``TYPE_CHECKING`` stand for anything: agents are counted, not
+    looked at.
     """
     annotation = parameter.annotation
-    if annotation is inspect.Parameter.empty:
-        return Any
+    names = _globals_of(function)
     while isinstance(annotation, str):
-        names = getattr(inspect.unwrap(function), "__globals__", {})
-        scope = _LenientNames(names) if lenient else names
-        try:  # what typing.get_type_hints does, for one annotation
-            annotation = eval(annotation, names, scope)  # noqa: S307 - the flow's own source
+        try:  # what typing.get_type_hints does, but for the names that are not there
+            annotation = eval(annotation, names, _LenientNames(names))  # noqa: S307 - its own source
         except Exception as error:
-            text = f"{type(error).__name__}: {error}"
-            raise BadInput(
-                f"the annotation of {parameter.name} cannot be read: {printable(text)}"
-            ) from None
+            raise BadInput(_unreadable(parameter, error)) from None
     return annotation
+
+
+def _globals_of(function: Callable[..., Any]) -> dict[str, Any]:
+    found: dict[str, Any] = getattr(inspect.unwrap(function), "__globals__", {})
+    return found
+
+
+def _unreadable(parameter: inspect.Parameter, error: Exception) -> str:
+    text = printable(f"{type(error).__name__}: {error}")
+    return f"the annotation of {parameter.name} cannot be read: {text}"

@@ -163,7 +163,7 @@ def test_binary_files_are_skipped_and_counted(project: Project) -> None:
     project.files("a.py")
     (project.root / "b.bin").write_bytes(b"\0\1")
     done = project.exec("-a", project.tool("name"))
-    assert (done.status, done.out) == (0, b"1 files, 1 answered with text\n")
+    assert (done.status, done.out) == (0, b"1 file, 1 answered with text\n")
     assert "1 binary files skipped" in done.err
 
 
@@ -202,18 +202,18 @@ def test_after_the_most_failures_nothing_new_begins(project: Project) -> None:
 
 def test_dry_run_lists_and_runs_nothing(project: Project) -> None:
     project.files("a.py", "b c.py", b"\xff.py")
-    done = project.exec("--dry-run", "-a", project.tool("dies"))
+    done = project.exec_here("--dry-run", "-a", project.tool("dies"))
     assert (done.status, done.out) == (0, b"a.py\nb c.py\n\xff.py\n")
     assert "3 items for fanout with tool/" in done.err
     assert "nothing was run" in done.err
     assert not (project.root / ".hmz-mp").exists()
-    as_list = project.exec("--dry-run", "-0", "-a", project.tool("dies"))
+    as_list = project.exec_here("--dry-run", "-0", "-a", project.tool("dies"))
     assert as_list.out == b"a.py\0b c.py\0\xff.py\0"
     again = project.exec(
         "--items", "-", "-0", "--json", "-a", project.tool("name"), stdin=as_list.out
     )
     assert [os.fsencode(row["item_id"]) for row in again.rows] == [b"a.py", b"b c.py", b"\xff.py"]
-    as_json = project.exec("--dry-run", "--json", "-a", project.tool("dies"))
+    as_json = project.exec_here("--dry-run", "--json", "-a", project.tool("dies"))
     assert as_json.rows[0] == {"item_id": "a.py"}
 
 
@@ -407,7 +407,7 @@ BAD_FLOWS = {
 def test_a_flow_that_cannot_be_run(project: Project, name: str) -> None:
     source, said = BAD_FLOWS[name]
     flow_file(project, name, source)
-    done = project.exec("-f", name, "-a", project.tool("echo"))
+    done = project.exec_here("-f", name, "-a", project.tool("echo"))
     assert (done.status, done.out) == (2, b""), done
     assert said in done.err
     assert "hmz_mp/" not in done.err
@@ -446,7 +446,7 @@ def test_a_line_to_correct(project: Project, case: str) -> None:
     arguments, said = BAD_LINES[case]
     project.files("a", "s.yaml")
     project.write("s.yaml", "x: 1\n")
-    done = project.exec(*arguments)
+    done = project.exec_here(*arguments)
     assert (done.status, done.out) == (2, b""), done
     assert said in done.err
     assert "Traceback" not in done.err
@@ -464,17 +464,17 @@ def test_a_line_to_correct(project: Project, case: str) -> None:
 def test_settings_that_do_not_fit(project: Project, text: str, said: str) -> None:
     flow_file(project, "settings", SETTINGS)
     project.write("s.yaml", text)
-    done = project.exec("-f", "settings", "-a", project.tool("echo"), "-c", "s.yaml")
+    done = project.exec_here("-f", "settings", "-a", project.tool("echo"), "-c", "s.yaml")
     assert done.status == 2, done
     assert said in done.err
-    none = project.exec("-f", "settings", "-a", project.tool("echo"))
+    none = project.exec_here("-f", "settings", "-a", project.tool("echo"))
     assert (none.status, "needs settings" in none.err) == (2, True)
 
 
 def test_an_unknown_ref(project: Project) -> None:
     subprocess.run(["git", "init"], cwd=project.root, check=True, capture_output=True)
     project.files("a")
-    done = project.exec("-a", "sh/cat", "--changed-since", "nothing-like-it")
+    done = project.exec_here("-a", "sh/cat", "--changed-since", "nothing-like-it")
     assert done.status == 2, done
     assert "nothing-like-it" in done.err
 
@@ -482,7 +482,7 @@ def test_an_unknown_ref(project: Project) -> None:
 def test_no_items_for_a_flow_of_the_users(project: Project) -> None:
     flow_file(project, "leaves", LEAVES)
     (project.root / ".gitignore").write_text("*\n")
-    done = project.exec("-f", "leaves", "-a", "sh/cat")
+    done = project.exec_here("-f", "leaves", "-a", "sh/cat")
     assert done.status == 2, done
     assert "no items" in done.err
 

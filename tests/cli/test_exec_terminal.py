@@ -76,7 +76,7 @@ def test_quiet(project: Project) -> None:
     project.files("a.py")
     terminal = OnTerminal(project, "exec", "--quiet", "--print", "-a", project.tool("name"))
     assert terminal.wait() == 0
-    assert sorted(terminal.shown.splitlines()) == ["1 files, 1 answered with text", "a.py"]
+    assert sorted(terminal.shown.splitlines()) == ["1 file, 1 answered with text", "a.py"]
 
 
 @pytest.mark.parametrize("times", [1, 2])

@@ -183,6 +183,19 @@ def test_settings_of_a_flow() -> None:
     assert check(optional).call(["a"], "task", fitted) == {"depth": 2}
 
 
+def test_settings_whose_type_is_written_in_other_ways() -> None:
+    def quoted(agents: tuple[AgentLike], task: str, config: Required | None = None) -> None: ...
+    def inside(agents: tuple[AgentLike], task: str, config: Any = None) -> None: ...
+    def untyped(agents: tuple[AgentLike], task: str, config=None) -> None: ...  # type: ignore[no-untyped-def] # the case
+
+    inside.__annotations__["config"] = typing.Optional["Required"]
+    for function in (quoted, inside):
+        settings = check(function).settings
+        assert settings is not None
+        assert settings.type is Required
+    assert check(untyped).fit_settings({"any": 1}) == {"any": 1}
+
+
 def test_settings_only_where_they_are_taken() -> None:
     def plain(agents: tuple[AgentLike], task: str) -> None: ...
     def required(agents: tuple[AgentLike], task: str, config: Required) -> None: ...

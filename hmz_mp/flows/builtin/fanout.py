@@ -25,8 +25,9 @@ async def run(agents: tuple[Agent], task: str) -> None:
     answered = 0
     async for answer in agent.amap(prompts, suppress=True):
         answered += bool(answer)
-    what = "files" if all(item.path is not None for item in items) else "items"
-    print(f"{len(items)} {what}, {answered} answered with text")
+    what = "file" if all(item.path is not None for item in items) else "item"
+    plural = "" if len(items) == 1 else "s"
+    print(f"{len(items)} {what}{plural}, {answered} answered with text")
 
 
 def prompt_for(item: Item, task: str) -> Prompt:
