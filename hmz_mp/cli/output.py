@@ -140,6 +140,8 @@ def give_up_stdout() -> None:
 
     Without this the interpreter would complain as it ends.
     """
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.close(nowhere)
+    with suppress(OSError, ValueError):  # it is closed, or no file of the system's
+        number = sys.stdout.fileno()
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, number)
+        os.close(nowhere)
