@@ -1,16 +1,13 @@
-"""An agent: who its turns are, whether it was stopped, and every way to give it a prompt.
+"""An agent: every way to give it a prompt, awaited or blocking.
 
-Owns the agent's sessions, its turns in flight and its watchers. What its turns run comes from
-`kinds`; waiting for many turns at once is in `batches`.
+Owns the sessions it keeps. What its turns run comes from `kinds`, turns are begun by its
+`Submitter`, and waiting for many at once is in `batches`.
 """
 
 from __future__ import annotations
 
 import itertools
-import logging
 import os
-import threading
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,27 +17,18 @@ from hmz_mp import portal
 from hmz_mp.agents import batches
 from hmz_mp.agents.kinds import engine_for
 from hmz_mp.agents.prompts import as_prompt
-from hmz_mp.agents.schema import decoder_for
 from hmz_mp.agents.session import Session
 from hmz_mp.agents.spec import parse
-from hmz_mp.agents.turns import AgentTurn, TurnEvent
-from hmz_mp.core.ambient import TurnRecord, current_pool, current_run
-from hmz_mp.errors import PoolClosed
-from hmz_mp_worker.backends import Request
+from hmz_mp.agents.submitter import Submitter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable
 
     from hmz_mp.agents.kinds import Engine
     from hmz_mp.agents.prompts import Prompt
-    from hmz_mp.agents.turns import Listener
-    from hmz_mp.core.caller import Caller
-    from hmz_mp.core.pool import Pool
-    from hmz_mp.core.turns import Turn
+    from hmz_mp.agents.turns import TurnEvent
 
 __all__ = ["Agent", "Spent", "agent_from_spec"]
-
-log = logging.getLogger("hmz_mp")
 
 _numbers = itertools.count(1)  # tells apart the agents of this process
 
@@ -69,21 +57,15 @@ class Agent:
     agent that was stopped raises `Stopped`, always.
     """
 
-    # The whole state: sessions kept and how many there were; turns in flight by the pool's turn;
-    # the reason to stop, once there is one; the watchers; and the pool's view, with its pool.
     def __init__(self, spec: str, engine: Engine, *, name: str | None = None) -> None:
         self.spec = spec
         self.id = name or f"agent{next(_numbers)}"
         self._engine = engine
+        self._submitter = Submitter(spec, self.id, engine)
         self._sessions: list[Session] = []
-        self._opened = 0
-        self._live: dict[Turn, AgentTurn] = {}
-        self._stopped: str | None = None
-        self._watchers: list[Callable[[TurnEvent], object]] = []
-        self._view: tuple[Pool, Caller] | None = None
 
     def __repr__(self) -> str:
-        state = "stopped" if self.stopped else f"{len(self._live)} turns in flight"
+        state = "stopped" if self.stopped else f"{self._submitter.in_flight} turns in flight"
         return f"<Agent {self.id} {self.spec} {state}>"
 
     @property
@@ -94,7 +76,7 @@ class Agent:
     @property
     def stopped(self) -> bool:
         """Whether it was told to take no more turns."""
-        return self._stopped is not None
+        return self._submitter.stopped is not None
 
     @property
     def sessions(self) -> tuple[Session, ...]:
@@ -104,7 +86,7 @@ class Agent:
     @property
     def opened(self) -> int:
         """How many sessions were opened so far, the one-turn sessions included."""
-        return self._opened
+        return self._submitter.opened
 
     @property
     def spent(self) -> Spent:
@@ -151,7 +133,8 @@ class Agent:
     async def _aturn(
         self, prompt: str | Prompt, suppress: bool, schema: Any, cwd: str | None
     ) -> Any:
-        turn = self.begin(as_prompt(prompt), self.view(), schema=schema, cwd=cwd)
+        submitter = self._submitter
+        turn = submitter.begin(as_prompt(prompt), submitter.view(), schema=schema, cwd=cwd)
         await turn.landed()
         return turn.value(suppress=suppress)
 
@@ -172,7 +155,13 @@ class Agent:
         order is raised once every turn has ended. Cancelling the call cancels its turns.
         """
         return await portal.on_a_pool(
-            batches.abatch, self, prompts, _width(at_once), schema, suppress, _absolute(cwd)
+            batches.abatch,
+            self._submitter,
+            prompts,
+            _width(at_once),
+            schema,
+            suppress,
+            _absolute(cwd),
         )
 
     def batch(
@@ -204,7 +193,13 @@ class Agent:
         A failure is raised in its place; leaving the loop cancels what was begun.
         """
         return portal.each_on_a_pool(
-            batches.amap, self, prompts, _width(at_once), schema, suppress, _absolute(cwd)
+            batches.amap,
+            self._submitter,
+            prompts,
+            _width(at_once),
+            schema,
+            suppress,
+            _absolute(cwd),
         )
 
     # Sessions.
@@ -219,9 +214,10 @@ class Agent:
         if n < 0:
             raise ValueError(f"there cannot be {n} sessions")
         at = _absolute(cwd)
-        first = self._opened + 1
-        self._opened += n
-        sessions = [Session(self, number, at) for number in range(first, first + n)]
+        submitter = self._submitter
+        first = submitter.opened + 1
+        submitter.opened += n
+        sessions = [Session(submitter, number, at) for number in range(first, first + n)]
         self._sessions.extend(sessions)
         return sessions
 
@@ -232,107 +228,14 @@ class Agent:
 
         May be called from any thread, more than once.
         """
-        self._stopped = self._stopped or reason
-        here = threading.get_ident()
-        for turn in list(self._live.values()):
-            if turn.home.thread == here:
-                turn.stop(reason)
-            else:
-                turn.home.soon(partial(turn.stop, reason))
+        self._submitter.stop(reason)
 
     def watch(self, callback: Callable[[TurnEvent], object]) -> Callable[[], None]:
         """Call ``callback(event)`` for all that happens to its turns; return what ends that.
 
         It is called on the turns' loop, and is not to block. What it raises is logged.
         """
-        self._watchers.append(callback)
-
-        def unwatch() -> None:
-            if callback in self._watchers:
-                self._watchers.remove(callback)
-
-        return unwatch
-
-    def _tell(self, event: TurnEvent) -> None:
-        for watcher in tuple(self._watchers):
-            try:
-                watcher(event)
-            except Exception:
-                log.exception("a watcher of agent %s raised on %s", self.id, event.kind)
-
-    # What sessions and batches build on.
-
-    def view(self, at_once: int = 0) -> Caller:
-        """Return the pool around, set up for this agent's turns, ``at_once`` of them at a time."""
-        pool = current_pool()
-        if pool is None:
-            raise PoolClosed("there is no pool around this turn")
-        if at_once:
-            return self._options(pool, at_once)
-        if self._view is None or self._view[0] is not pool:
-            self._view = pool, self._options(pool, 0)
-        return self._view[1]
-
-    def _options(self, pool: Pool, at_once: int) -> Caller:
-        options = dict(self._engine.options)
-        if width := options.pop("at_once", 0):
-            options["limit"] = pool.limit(f"agent {self.id}", at_once=width)
-        return pool.options(**options, at_once=at_once, name=self.id, on_event=self._heard)
-
-    def begin(
-        self,
-        prompt: Prompt,
-        view: Any,
-        *,
-        schema: Any = None,
-        cwd: str | None = None,
-        session: str | None = None,
-        place: int = 0,
-        listener: Listener | None = None,
-    ) -> AgentTurn:
-        """Submit one turn to a view of the pool, or to a session of one.
-
-        A turn that the agent or the run refuses has ended, with `Stopped`.
-        """
-        decode = None if schema is None else decoder_for(schema)
-        if session is None:
-            self._opened += 1
-            session = f"{self.id}-{self._opened}"
-        run = current_run()
-        record = TurnRecord(
-            item_id=prompt.item_id or (f"{session}.{place}" if place else session),
-            agent=self.spec,
-            agent_id=self.id,
-            session=session,
-            place=place,
-            prompt=prompt.text,
-            path=prompt.file,
-            cwd=cwd,
-        )
-        turn = AgentTurn(
-            record,
-            command=self._engine.command,
-            decode=decode,
-            observer=run.observer if run is not None else None,
-            tell=self._tell,
-            listener=listener,
-        )
-        task = run.task if run is not None else ""
-        request = Request(prompt.text, record.item_id, record.path, task, cwd)
-        submit = partial(view.submit, self._engine.call, request)
-        submitted = turn.submit(submit, self._stopped)
-        if submitted is not None:
-            self._live[submitted] = turn
-            submitted.add_done_callback(self._forget)
-        return turn
-
-    def _forget(self, turn: Turn) -> None:
-        self._live.pop(turn, None)
-
-    def _heard(self, turn: Turn, event: object) -> None:
-        agent_turn = self._live.get(turn)
-        if agent_turn is not None:
-            agent_turn.heard(event)
+        return self._submitter.watch(callback)
 
 
 def _absolute(cwd: str | os.PathLike[str] | None) -> str | None:

@@ -16,8 +16,8 @@ from hmz_mp.agents.turns import AgentTurn, cancel_all, land_all
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
 
-    from hmz_mp.agents.agent import Agent
     from hmz_mp.agents.prompts import Prompt
+    from hmz_mp.agents.submitter import Submitter
 
 __all__ = ["abatch", "amap"]
 
@@ -26,7 +26,7 @@ STRIDE = 256  # turns submitted before the loop gets a chance to ship some
 
 
 async def abatch(
-    agent: Agent,
+    submitter: Submitter,
     prompts: Iterable[str | Prompt],
     at_once: int,
     schema: Any,
@@ -34,11 +34,11 @@ async def abatch(
     cwd: str | None,
 ) -> list[Any]:
     """Return all answers in prompt order, once every turn has ended."""
-    view = agent.view(at_once)
+    view = submitter.view(at_once)
     turns: list[AgentTurn] = []
     try:
         for prompt in each_prompt(prompts):
-            turns.append(agent.begin(prompt, view, schema=schema, cwd=cwd))
+            turns.append(submitter.begin(prompt, view, schema=schema, cwd=cwd))
             if len(turns) % STRIDE == 0:
                 await anyio.lowlevel.checkpoint()
     except BaseException:
@@ -49,7 +49,7 @@ async def abatch(
 
 
 async def amap(
-    agent: Agent,
+    submitter: Submitter,
     prompts: Iterable[str | Prompt],
     at_once: int,
     schema: Any,
@@ -57,7 +57,7 @@ async def amap(
     cwd: str | None,
 ) -> AsyncGenerator[Any, None]:
     """Yield the answers in prompt order; never more than the window is begun and not taken."""
-    view = agent.view(at_once)
+    view = submitter.view(at_once)
     waiting = iter(each_prompt(prompts))
     window: deque[AgentTurn] = deque()
     size = max(WINDOW, 4 * at_once)
@@ -69,7 +69,7 @@ async def amap(
                 if prompt is None:
                     more = False
                 else:
-                    window.append(agent.begin(prompt, view, schema=schema, cwd=cwd))
+                    window.append(submitter.begin(prompt, view, schema=schema, cwd=cwd))
             if not window:
                 return
             await window[0].landed()

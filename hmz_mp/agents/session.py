@@ -16,7 +16,7 @@ from hmz_mp.core.ambient import current_pool
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from hmz_mp.agents.agent import Agent
+    from hmz_mp.agents.submitter import Submitter
     from hmz_mp.agents.turns import AgentTurn
 
 __all__ = ["Session"]
@@ -30,10 +30,10 @@ class Session:
     ``hmz_mp.session_state()``.
     """
 
-    __slots__ = ("_agent", "_cwd", "_number", "_place", "_pooled")
+    __slots__ = ("_cwd", "_number", "_place", "_pooled", "_submitter")
 
-    def __init__(self, agent: Agent, number: int, cwd: str | None) -> None:
-        self._agent = agent
+    def __init__(self, submitter: Submitter, number: int, cwd: str | None) -> None:
+        self._submitter = submitter
         self._number = number
         self._cwd = cwd
         self._place = 0
@@ -45,7 +45,7 @@ class Session:
     @property
     def id(self) -> str:
         """Its name, unique in the process."""
-        return f"{self._agent.id}-{self._number}"
+        return f"{self._submitter.id}-{self._number}"
 
     @property
     def cwd(self) -> str | None:
@@ -75,7 +75,7 @@ class Session:
         A Python function or a program cannot be spoken to; agents that can are still to come.
         """
         raise NotImplementedError(
-            f"{self._agent.spec} cannot be told {text!r} in the middle of a turn"
+            f"{self._submitter.spec} cannot be told {text!r} in the middle of a turn"
         )
 
     async def _aturn(self, prompt: str | Prompt, suppress: bool, schema: Any) -> Any:
@@ -86,10 +86,10 @@ class Session:
     def _begin(self, prompt: str | Prompt, **settings: Any) -> AgentTurn:
         pool = current_pool()
         if self._pooled is None or self._pooled[0] is not pool:
-            self._pooled = pool, self._agent.view().session(self.id)
+            self._pooled = pool, self._submitter.view().session(self.id)
         place = self._place
         self._place += 1
-        return self._agent.begin(
+        return self._submitter.begin(
             as_prompt(prompt),
             self._pooled[1],
             cwd=self._cwd,

@@ -1,0 +1,150 @@
+"""What submits one agent's turns: to which pool, under which settings, with whom told.
+
+Owns the agent's turns in flight, its watchers, and the reason to stop, once there is one. It
+knows of runs only their observer; the agent, its sessions and its batches begin turns here.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hmz_mp.agents.schema import decoder_for
+from hmz_mp.agents.turns import AgentTurn, TurnEvent
+from hmz_mp.core.ambient import TurnRecord, current_pool, current_run
+from hmz_mp.errors import PoolClosed
+from hmz_mp_worker.backends import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hmz_mp.agents.kinds import Engine
+    from hmz_mp.agents.prompts import Prompt
+    from hmz_mp.agents.turns import Listener
+    from hmz_mp.core.caller import Caller
+    from hmz_mp.core.pool import Pool
+    from hmz_mp.core.session import Session as PoolSession
+    from hmz_mp.core.turns import Turn
+
+__all__ = ["Submitter"]
+
+log = logging.getLogger("hmz_mp")
+
+
+class Submitter:
+    """Begins the turns of one agent and can end all of them."""
+
+    # The whole state: how many sessions there were; turns in flight by the pool's turn; the reason
+    # to stop; the watchers; and the last pool, set up for this agent.
+    def __init__(self, spec: str, id: str, engine: Engine) -> None:  # noqa: A002  # as in api.md
+        self.spec = spec
+        self.id = id
+        self.opened = 0
+        self.stopped: str | None = None
+        self._engine = engine
+        self._live: dict[Turn, AgentTurn] = {}
+        self._watchers: list[Callable[[TurnEvent], object]] = []
+        self._view: tuple[Pool, Caller] | None = None
+
+    @property
+    def in_flight(self) -> int:
+        """How many turns were submitted and have not ended."""
+        return len(self._live)
+
+    def view(self, at_once: int = 0) -> Caller:
+        """Return the pool around, set up for this agent's turns, ``at_once`` of them at a time."""
+        pool = current_pool()
+        if pool is None:
+            raise PoolClosed("there is no pool around this turn")
+        if self._view is None or self._view[0] is not pool:
+            self._view = pool, self._set_up(pool)
+        view = self._view[1]
+        return view.options(at_once=at_once) if at_once else view
+
+    def _set_up(self, pool: Pool) -> Caller:
+        options = dict(self._engine.options)
+        return pool.options(**options, name=self.id, on_event=self._heard)
+
+    def begin(
+        self,
+        prompt: Prompt,
+        view: Caller | PoolSession,
+        *,
+        schema: Any = None,
+        cwd: str | None = None,
+        session: str | None = None,
+        place: int = 0,
+        listener: Listener | None = None,
+    ) -> AgentTurn:
+        """Submit one turn to a view of the pool, or to a session of one.
+
+        A turn that the agent or the run refuses has ended, with `Stopped`.
+        """
+        decode = None if schema is None else decoder_for(schema)
+        if session is None:
+            self.opened += 1
+            session = f"{self.id}-{self.opened}"
+        run = current_run()
+        record = TurnRecord(
+            item_id=prompt.item_id or (f"{session}.{place}" if place else session),
+            agent=self.spec,
+            agent_id=self.id,
+            session=session,
+            place=place,
+            prompt=prompt.text,
+            path=prompt.file,
+            cwd=cwd,
+        )
+        turn = AgentTurn(
+            record,
+            command=self._engine.command,
+            decode=decode,
+            observer=run.observer if run is not None else None,
+            tell=self._tell,
+            listener=listener,
+        )
+        task = run.task if run is not None else ""
+        request = Request(prompt.text, record.item_id, record.path, task, cwd)
+        submit = partial(view.submit, self._engine.call, request)
+        submitted = turn.submit(submit, self.stopped)
+        if submitted is not None:
+            self._live[submitted] = turn
+            submitted.add_done_callback(self._forget)
+        return turn
+
+    def _forget(self, turn: Turn) -> None:
+        self._live.pop(turn, None)
+
+    def _heard(self, turn: Turn, event: object) -> None:
+        agent_turn = self._live.get(turn)
+        if agent_turn is not None:
+            agent_turn.heard(event)
+
+    def stop(self, reason: str) -> None:
+        """Refuse turns from now on, and end those in flight, each on its own loop."""
+        self.stopped = self.stopped or reason
+        here = threading.get_ident()
+        for turn in list(self._live.values()):
+            if turn.home.thread == here:
+                turn.stop(reason)
+            else:
+                turn.home.soon(partial(turn.stop, reason))
+
+    def watch(self, callback: Callable[[TurnEvent], object]) -> Callable[[], None]:
+        """Tell ``callback`` of every event until what this returns is called."""
+        self._watchers.append(callback)
+
+        def unwatch() -> None:
+            if callback in self._watchers:
+                self._watchers.remove(callback)
+
+        return unwatch
+
+    def _tell(self, event: TurnEvent) -> None:
+        for watcher in tuple(self._watchers):
+            try:
+                watcher(event)
+            except Exception:
+                log.exception("a watcher of agent %s raised on %s", self.id, event.kind)
