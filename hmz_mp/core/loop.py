@@ -58,7 +58,7 @@ def current_driver() -> Driver:
     if "trio" in sys.modules:
         import trio
 
-        if trio.lowlevel.in_trio_run():
+        if trio.lowlevel.in_trio_task():
             return TrioDriver()
     return AsyncioDriver(asyncio.get_running_loop())
 

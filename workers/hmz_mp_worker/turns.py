@@ -40,6 +40,7 @@ class HostWorker:
 
     def run(self) -> None:
         """Serve the coordinator; return when it is done with this worker."""
+        _watch_children_without_threads()
         asyncio.run(self._serve())
 
     async def _serve(self) -> None:
@@ -128,6 +129,12 @@ class HostWorker:
     def _take_printed(self, ticket: int) -> bytes:
         printed = self._printed.pop(ticket, None)
         return printed.text().encode("utf-8", "backslashreplace") if printed else b""
+
+
+def _watch_children_without_threads() -> None:
+    """Have asyncio wait for programs by descriptors, as it does by itself from Python 3.12 on."""
+    if sys.version_info < (3, 12) and sys.platform == "linux":
+        asyncio.get_event_loop_policy().set_child_watcher(asyncio.PidfdChildWatcher())
 
 
 async def _readable(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> None:
