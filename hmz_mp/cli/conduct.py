@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["conduct"]
 
+STOPPING = (signal.SIGINT, signal.SIGTERM)
 LOOK_SECONDS = 0.15  # between two looks of a display; a picture takes a few milliseconds
 GRACE_SECONDS = 5.0  # for a flow to end by itself once its turns were ended
 
@@ -48,6 +49,8 @@ def conduct(checked: Checked) -> int:
     with ExitStack() as stack:
         writer = None
         if checked.options.style is not None:
+            if sys.stdout is None:
+                raise BadInput(f"--{checked.options.style}: standard output is closed")
             writer = AnswerWriter(stack.enter_context(own_stdout()), checked.options.style)
         ledger = Ledger.create(
             runs_directory(checked.root),
@@ -69,8 +72,8 @@ def conduct(checked: Checked) -> int:
     if conductor.bad_input is not None:
         raise conductor.bad_input
     if conductor.left_behind:  # a thread that nobody can end, and that Python would wait for
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            stream.flush()
         os._exit(status)
     return status
 
@@ -91,11 +94,15 @@ def _recorded(checked: Checked) -> dict[str, object]:
 
 
 def _say(line: str) -> None:
-    sys.stderr.write(line + "\n")  # not click's echo, which would write past a bar that is drawn
+    # Not with click's echo, which would write past a bar that is drawn.
+    if sys.stderr is not None:  # as it is when the caller closed it
+        sys.stderr.write(line + "\n")
 
 
 def _stdout_is_broken() -> bool:
     """Whether the reader of standard output has gone."""
+    if sys.stdout is None:  # as it is when the caller closed it
+        return False
     try:
         sys.stdout.flush()
         poll = select.poll()
@@ -189,7 +196,9 @@ class Conductor:
     # Signals
 
     async def _listen(self, *, task_status: TaskStatus[None]) -> None:
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        # A shell has a job in the background ignore Ctrl-C, which is meant for the one in front.
+        meant = [one for one in STOPPING if signal.getsignal(one) != signal.SIG_IGN]
+        with anyio.open_signal_receiver(*meant) as signals:
             task_status.started()
             async with anyio.create_task_group() as graces:
                 async for _ in signals:

@@ -122,7 +122,7 @@ def own_stdout() -> Iterator[BinaryIO]:
             yield buffer
         return
     kept = os.dup(number)
-    os.dup2(2, number)
+    _point_at_stderr(number)
     file = os.fdopen(kept, "wb")
     try:
         with redirect_stdout(sys.stderr):
@@ -133,6 +133,15 @@ def own_stdout() -> Iterator[BinaryIO]:
         os.dup2(kept, number)
         with suppress(BrokenPipeError):
             file.close()
+
+
+def _point_at_stderr(number: int) -> None:
+    try:
+        os.dup2(2, number)
+    except OSError:  # it is closed
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, number)
+        os.close(nowhere)
 
 
 def give_up_stdout() -> None:

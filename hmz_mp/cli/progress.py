@@ -48,7 +48,7 @@ class Display(Protocol):
 
 def make_display(clock: Callable[[], float], *, quiet: bool) -> Display:
     """Return the display that suits standard error."""
-    if quiet:
+    if quiet or sys.stderr is None:
         return NoDisplay()
     console = make_console()
     if console.is_terminal and not console.is_dumb_terminal:
@@ -121,7 +121,8 @@ class BarDisplay:
             console=console,
             auto_refresh=False,
             transient=True,
-            redirect_stdout=sys.stdout.isatty(),  # a pipe gets what is printed as it is
+            redirect_stdout=sys.stdout is not None
+            and sys.stdout.isatty(),  # a pipe gets what is printed as it is
             vertical_overflow="crop",
         )
         self._live.start()

@@ -553,6 +553,20 @@ def test_interrupted_in_a_plain_flow_that_does_not_end(project: Project) -> None
     assert b"no turns" in err
 
 
+def test_a_job_in_the_background_is_not_interrupted(project: Project) -> None:
+    (project.root / "running").mkdir()
+    project.files("a.py")
+    process = project.start(
+        *("exec", "-a", project.tool("hangs"), "--include", "*.py"),
+        before=["sh", "-c", "trap '' INT; exec \"$@\"", "sh"],
+    )
+    project.await_running(1)
+    process.send_signal(signal.SIGINT)
+    project.files("go")
+    _, err = process.communicate(timeout=50)
+    assert (process.returncode, b"interrupted" in err) == (0, False), err
+
+
 # Standard output whose reader goes away
 
 
@@ -593,6 +607,27 @@ def test_a_reader_of_a_flow_that_goes_away(project: Project) -> None:
     assert process.wait(50) == 141
     assert b"Traceback" not in err
     assert b"BrokenPipe" not in err
+
+
+@pytest.mark.parametrize(
+    ("closed", "style", "status"),
+    [
+        (">&-", "--quiet", 0),
+        ("2>&-", "--json", 0),
+        (">&- 2>&-", "--quiet", 0),
+        (">&-", "--json", 2),
+    ],
+)
+def test_streams_that_are_closed(project: Project, closed: str, style: str, status: int) -> None:
+    project.files("a")
+    process = project.start(
+        *("exec", "-a", project.tool("name"), style),
+        before=["sh", "-c", f'exec "$@" {closed}', "sh"],
+    )
+    out, err = process.communicate(timeout=50)
+    assert process.returncode == status, err
+    assert b"Traceback" not in err
+    assert len(out.splitlines()) == (style == "--json" and status == 0)
 
 
 # What is left
