@@ -269,12 +269,14 @@ class Conductor:
 
     def _say_summary(self) -> None:
         items = self._checked.items
+        found = items.selection if items.was_searched else None
         ending = Ending(
             self._run.id,
             time.monotonic() - self._began,
             self._width,
             self._run.halted,
-            items.selection.skipped_binary if items.was_searched else 0,
+            found.skipped_binary if found is not None else 0,
+            found.warnings if found is not None else (),
         )
         for line in summary(self._run.tally, ending, quiet=self._checked.options.quiet):
             _say(line)

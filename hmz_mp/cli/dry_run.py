@@ -30,6 +30,8 @@ def dry_run(run: Checked) -> int:
     for item in selection.items:
         sys.stdout.buffer.write(_line(item, run))
     sys.stdout.buffer.flush()
+    for line in selection.warnings:
+        click.echo(f"warning: {printable(line)}", err=True)
     agents = ", ".join(printable(agent.spec) for agent in run.agents)
     skipped = f", {selection.skipped_binary:,} binary skipped" if selection.skipped_binary else ""
     count = f"{len(selection.items):,} item{'' if len(selection.items) == 1 else 's'}"

@@ -12,6 +12,8 @@ from hmz_mp.cli.words import counted, duration
 from hmz_mp.terminal import printable, shorten
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hmz_mp.runs.tally import Tally
 
 __all__ = ["Ending", "summary"]
@@ -24,7 +26,7 @@ class Ending:
     """How a run ended, beside what its tally counted.
 
     ``width`` is how many turns were in flight at once at most; ``halted`` says why the run was
-    cut short, if it was.
+    cut short, if it was; ``warnings`` are about items that could not be looked at.
     """
 
     run_id: str
@@ -32,11 +34,13 @@ class Ending:
     width: int = 0
     halted: str | None = None
     skipped_binary: int = 0
+    warnings: Sequence[str] = ()
 
 
 def summary(tally: Tally, ending: Ending, *, quiet: bool = False) -> list[str]:
     """Return the lines of the summary; ``quiet`` leaves only what went wrong."""
     lines = [] if quiet else _totals(tally, ending)
+    lines += [f"warning: {printable(line)}" for line in ending.warnings]
     if tally.failures:
         lines += _failures(tally, ending)
     if tally.not_run:
@@ -54,7 +58,8 @@ def _totals(tally: Tally, ending: Ending) -> list[str]:
         f" {ending.width:,} at once: {counted(tally.counts())}"
     ]
     if ending.skipped_binary:
-        lines.append(f"{ending.skipped_binary:,} binary files skipped")
+        plural = "" if ending.skipped_binary == 1 else "s"
+        lines.append(f"{ending.skipped_binary:,} binary file{plural} skipped")
     if tally.slowest:
         lines.append("slowest:")
         lines += [f"  {duration(s.seconds):>7}  {printable(s.item_id)}" for s in tally.slowest]

@@ -164,7 +164,7 @@ def test_binary_files_are_skipped_and_counted(project: Project) -> None:
     (project.root / "b.bin").write_bytes(b"\0\1")
     done = project.exec("-a", project.tool("name"))
     assert (done.status, done.out) == (0, b"1 file, 1 answered with text\n")
-    assert "1 binary files skipped" in done.err
+    assert "1 binary file skipped" in done.err
 
 
 def test_a_worker_that_dies_fails_its_item(project: Project) -> None:

@@ -27,6 +27,13 @@ def test_a_run_that_went_well() -> None:
     assert summary(tally, Ending("r1", 71.2), quiet=True) == []
 
 
+def test_warnings_are_said_even_when_quiet() -> None:
+    tally = Tally()
+    ended(tally, "a", "ok")
+    ending = Ending("r1", 1.0, 1, warnings=["no entry: 'x\x1b'"])
+    assert summary(tally, ending, quiet=True) == ["warning: no entry: 'x\\x1b'"]
+
+
 def test_failures_and_where_the_rest_are() -> None:
     tally = Tally()
     for number in range(23):
