@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 
 .PHONY: demo sync format lint type test cov bench check clean
 
-demo: $(VENV)/.run ; $(BIN)/hmz-mp exec -f fanout -a tool/hmz_mp.toolbox.python:outline --include '*.py' "outline"
+demo: $(VENV)/.run ; $(BIN)/hmz-mp exec -f docs/examples/flows/complexity.py -a tool/hmz_mp.toolbox.python:outline --include '*.py' "outline"
 sync: $(VENV)/.dev
 format: sync ; $(BIN)/ruff format . && $(BIN)/ruff check --fix .
 lint: sync ; $(BIN)/ruff format --check . && $(BIN)/ruff check .
