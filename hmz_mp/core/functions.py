@@ -20,7 +20,7 @@ import cloudpickle
 
 from hmz_mp.core.jobs import Kind, Timing
 from hmz_mp.errors import Unpicklable
-from hmz_mp_worker.payload import Payload, dump, dump_by_value
+from hmz_mp_worker.payload import Payload, dump, dump_by_value, pickle_by_value
 
 __all__ = [
     "Function",
@@ -172,10 +172,10 @@ def _pack_function(call: Any) -> bytes:
     try:
         if isinstance(call, (FunctionType, BuiltinFunctionType, type)):
             if not is_importable(getattr(call, "__module__", None) or "builtins"):
-                return bytes(cloudpickle.dumps(call, 5))
+                return pickle_by_value(call)
             return dump(call).data
         payload = _dump(call)
-        return payload.data if not payload.buffers else bytes(cloudpickle.dumps(call, 5))
+        return payload.data if not payload.buffers else pickle_by_value(call)
     except Exception as error:
         raise Unpicklable(f"the function {name_of(call)}", _reason(error)) from error
 
@@ -323,11 +323,7 @@ def pack_initializer(initializer: Callable[..., Any], initargs: tuple[Any, ...])
     try:
         is_importable(getattr(initializer, "__module__", None) or "builtins")
         payload = _dump((initializer, initargs))
-        return (
-            payload.data
-            if not payload.buffers
-            else bytes(cloudpickle.dumps((initializer, initargs), 5))
-        )
+        return payload.data if not payload.buffers else pickle_by_value((initializer, initargs))
     except Exception as error:
         raise Unpicklable(f"the initializer {name_of(initializer)}", _reason(error)) from error
 

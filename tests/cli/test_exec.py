@@ -349,9 +349,16 @@ def test_a_flow_that_exits(project: Project) -> None:
 
 SHIPS = """
 import hmz_mp
+import msgspec
 from hmz_mp.flows import flow, Agent
 
 FACTOR = 3
+
+class Size(msgspec.Struct):
+    size: int
+
+def measure(number):
+    return Size(number)
 
 def times(number):
     return number * FACTOR
@@ -360,13 +367,15 @@ def times(number):
 async def run(agents: tuple[Agent], task: str) -> None:
     pool = hmz_mp.current_pool()
     print([answer async for answer in pool.map(times, range(4))], await pool.run(lambda: FACTOR))
+    answer = await pool.run(measure, 5)
+    print(isinstance(answer, Size), answer)
 """
 
 
 def test_functions_of_a_flow_run_in_workers(project: Project) -> None:
     flow_file(project, "ships", SHIPS)
     done = project.exec("-f", "ships", "-a", project.tool("echo"))
-    assert (done.status, done.out) == (0, b"[0, 3, 6, 9] 3\n"), done
+    assert (done.status, done.out) == (0, b"[0, 3, 6, 9] 3\nTrue Size(size=5)\n"), done
 
 
 LEAVES = """

@@ -6,14 +6,17 @@ copied into a message's body. Imports cloudpickle on first need only.
 
 from __future__ import annotations
 
+import io
 import pickle
 import traceback
 from collections.abc import Callable
+from functools import cache
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
 from hmz_mp_worker import wire
 from hmz_mp_worker.framing import Buffer
+from hmz_mp_worker.structs import is_struct_class, reduce_struct_class
 
 __all__ = [
     "INLINE_CEILING",
@@ -23,6 +26,7 @@ __all__ = [
     "dump_by_value",
     "load",
     "pack_failure",
+    "pickle_by_value",
     "split",
 ]
 
@@ -68,11 +72,28 @@ def dump(value: Any) -> Payload:
 
 def dump_by_value(value: Any) -> Payload:
     """Pickle ``value`` with cloudpickle."""
-    import cloudpickle
-
     buffers = _Buffers()
-    data: bytes = cloudpickle.dumps(value, 5, buffer_callback=buffers)
-    return Payload(data, tuple(buffers.taken))
+    return Payload(pickle_by_value(value, buffers), tuple(buffers.taken))
+
+
+def pickle_by_value(value: Any, buffers: _Buffers | None = None) -> bytes:
+    """Return the pickle that cloudpickle makes of ``value``, its msgspec classes included."""
+    with io.BytesIO() as file:
+        _by_value_pickler()(file, 5, buffer_callback=buffers).dump(value)
+        return file.getvalue()
+
+
+@cache
+def _by_value_pickler() -> Any:
+    from cloudpickle import Pickler, cloudpickle
+
+    class ByValuePickler(Pickler):  # type: ignore[misc]  # cloudpickle ships no types
+        def reducer_override(self, obj: Any) -> Any:
+            if is_struct_class(obj) and not cloudpickle._should_pickle_by_reference(obj):
+                return reduce_struct_class(obj)
+            return super().reducer_override(obj)
+
+    return ByValuePickler
 
 
 class _ClassReference:
@@ -110,13 +131,11 @@ _born_here: set[str] = set()  # ids of the classes that this process made and se
 
 
 def _dump_back_by_value(value: Any, buffers: _Buffers | None) -> bytes:
-    import io
-
-    from cloudpickle import Pickler, cloudpickle
+    from cloudpickle import cloudpickle
 
     known = cloudpickle._DYNAMIC_CLASS_TRACKER_BY_CLASS
 
-    class BackPickler(Pickler):  # type: ignore[misc]  # cloudpickle ships no types
+    class BackPickler(_by_value_pickler()):  # type: ignore[misc]  # made on first need
         def reducer_override(self, obj: Any) -> Any:
             if not isinstance(obj, type):
                 return super().reducer_override(obj)
