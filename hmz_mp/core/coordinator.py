@@ -19,7 +19,7 @@ from hmz_mp.core.outcomes import load_failure, load_value
 from hmz_mp.core.policy import CancelTurn, Fail, Kill, Policy, Retire, Ship
 from hmz_mp.core.shipment import Shipment
 from hmz_mp.core.statistics import resident_memory
-from hmz_mp.core.turns import Account, Event, Logged, Shipped
+from hmz_mp.core.turns import Account, Event, Logged, Shipped, guarded
 from hmz_mp.engines.local import LocalEngine
 from hmz_mp.errors import (
     HmzMpError,
@@ -258,13 +258,15 @@ class Coordinator:
             return
         event = read_event(said)
         if isinstance(event, Logged):
-            log_here(event, job.id, job.item_id)
+            with guarded("a logging filter or handler"):
+                log_here(event, job.id, job.item_id)
         if job.on_event is not None:
             self._tell(job, event)
 
     def _tell(self, job: Shipment, event: Event) -> None:
         assert job.on_event is not None
-        job.on_event(job.turn, event)
+        with guarded("on_event"):
+            job.on_event(job.turn, event)
 
     def worker_missed(self, worker: int) -> None:
         """Hear that a conditional kill was not carried out."""

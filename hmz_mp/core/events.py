@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 
 import msgspec
@@ -19,12 +20,13 @@ _read_record = msgspec.msgpack.Decoder(LogRecord).decode
 
 def read_event(said: wire.Said) -> Event:
     """Return what a worker's message says."""
-    if said.kind == "progress":
-        progress = _read_progress(said.data)
-        return Progress(progress.fraction, progress.words)
-    if said.kind == "log":
-        record = _read_record(said.data)
-        return Logged(record.level, record.logger, record.text)
+    with contextlib.suppress(msgspec.MsgspecError):  # users' code may say a kind of ours
+        if said.kind == "progress":
+            progress = _read_progress(said.data)
+            return Progress(progress.fraction, progress.words)
+        if said.kind == "log":
+            record = _read_record(said.data)
+            return Logged(record.level, record.logger, record.text)
     return Said(said.kind, said.data)
 
 

@@ -174,10 +174,23 @@ def _pack_function(call: Any) -> bytes:
             if not is_importable(getattr(call, "__module__", None) or "builtins"):
                 return pickle_by_value(call)
             return dump(call).data
+        for home in _homes(call):
+            is_importable(home)
         payload = _dump(call)
         return payload.data if not payload.buffers else pickle_by_value(call)
     except Exception as error:
         raise Unpicklable(f"the function {name_of(call)}", _reason(error)) from error
+
+
+def _homes(value: Any) -> Iterator[str]:
+    """Yield the modules of what a worker needs to load a value, seen from outside."""
+    while isinstance(value, partial):
+        value = value.func
+    if isinstance(value, MethodType):
+        yield getattr(value.__func__, "__module__", None) or "builtins"
+        value = value.__self__
+    kind = value if isinstance(value, (type, FunctionType)) else type(value)
+    yield kind.__module__ or "builtins"
 
 
 def is_importable(name: str) -> bool:
@@ -231,6 +244,7 @@ _UNCHANGING = (
     bytes,
     bool,
     type(None),
+    CodeType,
     ModuleType,
     type,
     BuiltinFunctionType,
@@ -255,6 +269,7 @@ def _collect(function: FunctionType, carried: list[object], seen: set[int]) -> b
         return True
     seen.add(id(function))
     for value in _references(function):
+        carried.append(type(value))  # 1 == True == 1.0
         carried.append(value if not isinstance(value, float) else id(value))  # NaN != NaN
         if isinstance(value, FunctionType):
             if not _is_by_reference(value) and not _collect(value, carried, seen):
@@ -313,6 +328,9 @@ def _dump(value: Any) -> Payload:
 def pack_arguments(call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Payload:
     """Pickle a call's arguments. Raises `Unpicklable`, naming the one that cannot be."""
     try:
+        for value in (*args, *kwargs.values()):
+            for home in _homes(value):
+                is_importable(home)
         return _dump((args, kwargs))
     except Exception as error:
         raise Unpicklable(_guilty(call, args, kwargs), _reason(error)) from error

@@ -7,7 +7,9 @@ it as it is and an awaited turn costs no task. Under trio it is a small twin wit
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+import contextlib
+import logging
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -23,6 +25,7 @@ __all__ = [
     "Shipped",
     "TrioTurn",
     "Turn",
+    "guarded",
 ]
 
 
@@ -222,7 +225,8 @@ class TrioTurn:
     def add_done_callback(self, fn: Callable[[Any], object], /) -> None:
         """Call ``fn(turn)`` once the turn has ended, or now if it has."""
         if self.done():
-            fn(self)
+            with guarded("a done callback"):
+                fn(self)
         else:
             self._callbacks.append(fn)
 
@@ -240,10 +244,20 @@ class TrioTurn:
         self._ended.set()
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
-            callback(self)
+            with guarded("a done callback"):
+                callback(self)
 
     def __repr__(self) -> str:
         return _describe(self, self._job)
+
+
+@contextlib.contextmanager
+def guarded(what: str) -> Iterator[None]:
+    """Log what a caller's callback raises, so that it costs no other turn its end."""
+    try:
+        yield
+    except Exception:
+        logging.getLogger("hmz_mp").exception("%s raised", what)
 
 
 def _describe(turn: AsyncioTurn | TrioTurn, job: Job) -> str:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import io
 import pickle
 import traceback
+from collections import ChainMap
 from collections.abc import Callable
 from functools import cache
-from types import FrameType, TracebackType
-from typing import Any, NamedTuple
+from types import CodeType, FrameType, TracebackType
+from typing import Any, ClassVar, NamedTuple
 
 from hmz_mp_worker import wire
 from hmz_mp_worker.framing import Buffer
@@ -87,7 +88,15 @@ def pickle_by_value(value: Any, buffers: _Buffers | None = None) -> bytes:
 def _by_value_pickler() -> Any:
     from cloudpickle import Pickler, cloudpickle
 
+    def reduce_code(code: CodeType) -> tuple[Any, ...]:
+        # cloudpickle leaves the file's name out; tracebacks would not show the user's lines.
+        make, args = cloudpickle._code_reduce(code)
+        name = code.co_filename
+        return make, tuple(name if one == "<dynamic-code>" else one for one in args)
+
     class ByValuePickler(Pickler):  # type: ignore[misc]  # cloudpickle ships no types
+        dispatch_table: ClassVar[Any] = ChainMap({CodeType: reduce_code}, Pickler.dispatch_table)
+
         def reducer_override(self, obj: Any) -> Any:
             if is_struct_class(obj) and not cloudpickle._should_pickle_by_reference(obj):
                 return reduce_struct_class(obj)

@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from hmz_mp import Pool
+from hmz_mp.errors import Unpicklable, WorkerDied
+from tests.core import functions
+from tests.helpers import await_until, is_alive, written
+
+pytestmark = pytest.mark.anyio
+
+
+async def collect(answers: AsyncIterator[Any]) -> list[Any]:
+    return [answer async for answer in answers]
+
+
+async def acount(count: int) -> AsyncIterator[int]:
+    for at in range(count):
+        await anyio.lowlevel.checkpoint()
+        yield at
+
+
+class Naturals:
+    """An infinite async iterator that is no generator."""
+
+    def __init__(self) -> None:
+        self._last = -1
+
+    def __aiter__(self) -> Naturals:
+        return self
+
+    async def __anext__(self) -> int:
+        self._last += 1
+        return self._last
+
+
+async def test_answers_in_order() -> None:
+    async with Pool(2) as pool:
+        assert await collect(pool.map(functions.identity, range(3000))) == list(range(3000))
+
+
+async def test_nothing_to_map() -> None:
+    async with Pool(1) as pool:
+        assert await collect(pool.map(functions.identity, [])) == []
+        assert await collect(pool.map(functions.identity, acount(0))) == []
+        assert pool.statistics().workers == []
+
+
+async def test_no_iterable_at_all() -> None:
+    async with Pool(1) as pool:
+        with pytest.raises(TypeError, match="at least one iterable"):
+            pool.map(functions.identity)
+
+
+async def test_several_iterables_until_the_shortest_ends() -> None:
+    async with Pool(2) as pool:
+        assert await collect(pool.map(pow, [2, 3, 4], itertools.count(1))) == [2, 9, 64]
+        assert await collect(pool.map(pow, acount(3), [5, 5, 5, 5])) == [0, 1, 32]
+        assert await collect(pool.map(pow, [1, 2], Naturals())) == [1, 2]
+
+
+async def test_async_functions() -> None:
+    async with Pool(1) as pool:
+        found = await collect(pool.map(functions.identity_async, acount(300)))
+        assert found == list(range(300))
+
+
+async def test_an_infinite_iterable_is_read_a_bounded_window_ahead() -> None:
+    async with Pool(2) as pool:
+        source = Naturals()
+        answers = pool.map(functions.identity, source)
+        ahead = 0
+        async for answer in answers:
+            await pool.run(len, "slow")  # the consumer is slower than the workers
+            ahead = max(ahead, source._last - answer)
+            if answer == 100:
+                break
+        await answers.aclose()  # type: ignore[attr-defined]  # it is a generator
+        assert ahead <= 2 * 512 + 1
+        seen = source._last
+        await pool.run(len, "later")
+        assert source._last == seen
+
+
+async def test_unordered_answers_come_as_they_land(tmp_path: Path) -> None:
+    async with Pool(2) as pool:
+        paths = [str(tmp_path / "go"), str(tmp_path)]  # the second is there already
+        answers = pool.map(functions.wait_for, paths, ["late", "early"], ordered=False)
+        assert await anext(answers) == "early"
+        (tmp_path / "go").touch()
+        assert await collect(answers) == ["late"]
+
+
+async def test_unordered_loses_nothing() -> None:
+    async with Pool(2) as pool:
+        found = await collect(pool.map(functions.identity, range(2000), ordered=False))
+        assert sorted(found) == list(range(2000))
+
+
+@pytest.mark.parametrize("overlap", [functions.overlap, functions.overlap_async])
+@pytest.mark.parametrize("at_once", [1, 3])
+async def test_at_once_is_what_workers_see(tmp_path: Path, overlap: Any, at_once: int) -> None:
+    async with Pool(4) as pool:
+        found = await collect(pool.map(overlap, [str(tmp_path)] * 24, at_once=at_once))
+        assert len(found) == 24
+        assert max(found) <= at_once
+
+
+async def test_a_width_that_is_none() -> None:
+    async with Pool(1) as pool:
+        with pytest.raises(ValueError, match="at_once"):
+            pool.map(functions.identity, [1], at_once=-1)
+
+
+async def test_the_first_failure_is_raised_in_its_place() -> None:
+    async with Pool(2) as pool:
+        answers = pool.map(functions.fail_on, range(50), itertools.repeat(7))
+        assert [await anext(answers) for _ in range(7)] == list(range(7))
+        with pytest.raises(ValueError, match="not 7"):
+            await anext(answers)
+        assert await collect(answers) == []
+        assert await pool.run(len, "goes on") == 7
+
+
+async def test_suppressed_failures_leave_none_in_their_place() -> None:
+    async with Pool(2) as pool:
+        answers = pool.map(functions.fail_on, range(5), itertools.repeat(2), suppress=True)
+        assert await collect(answers) == [0, 1, None, 3, 4]
+
+
+async def test_a_worker_that_dies_fails_its_item_only(tmp_path: Path) -> None:
+    async with Pool(2) as pool:
+        code = "__import__('os').kill(__import__('os').getpid(), 9)"
+        items = ["1", "2", code, "4", "5"] * 3
+        found = await collect(pool.map(eval, items, suppress=True))
+        assert found == [1, 2, None, 4, 5] * 3
+        with pytest.raises(WorkerDied):
+            await collect(pool.map(eval, [code]))
+
+
+async def test_an_item_that_cannot_be_pickled() -> None:
+    async with Pool(1) as pool:
+        items = [1, Unpicklable, iter([]), open, (one for one in "x"), 2]
+        found = await collect(
+            pool.map(functions.fail_on, items[:1] + items[4:], [0] * 3, suppress=True)
+        )
+        assert found == [1, None, 2]
+
+
+async def test_breaking_off_cancels_what_was_begun(tmp_path: Path) -> None:
+    async with Pool(2) as pool:
+        paths = [str(tmp_path / str(at)) for at in range(10)]
+        answers = pool.map(functions.note_and_hang, paths)
+        async with anyio.create_task_group() as group:
+            group.start_soon(collect, answers)
+            await await_until(lambda: written(tmp_path / "0") and written(tmp_path / "1"))
+            group.cancel_scope.cancel()
+        pids = [int(written(tmp_path / name)) for name in ("0", "1")]
+        await answers.aclose()  # type: ignore[attr-defined]  # it is a generator
+        await await_until(lambda: not any(map(is_alive, pids)))
+        assert await pool.run(len, "goes on") == 7
+        assert pool.statistics().queued == 0
+
+
+async def test_an_iterable_that_raises(tmp_path: Path) -> None:
+    def broken() -> Iterator[int]:
+        yield 1
+        raise KeyError("source")
+
+    async with Pool(1) as pool:
+        with pytest.raises(KeyError, match="source"):
+            await collect(pool.map(functions.identity, broken()))
+        assert await pool.run(len, "") == 0
+
+
+async def test_failures_nobody_looks_at_are_not_complained_about(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with Pool(2) as pool:
+        with caplog.at_level(logging.WARNING), pytest.raises(ZeroDivisionError):
+            await collect(pool.map(eval, ["1 / 0"] * 20))
+        import gc
+
+        gc.collect()
+    assert caplog.text == ""
+
+
+async def test_map_under_options() -> None:
+    async with Pool(1) as pool:
+        caller = pool.options(retries=1, name="mapped")
+        assert await collect(caller.map(len, ["a", "bb"])) == [1, 2]

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hmz_mp.core.gates import Gate
+from hmz_mp.core.jobs import Job, JobState, Lane, Timing
+from hmz_mp.core.timers import Timers
+
+
+def job(ticket: int = 0) -> Job:
+    made = Job(1, Lane(1, "call"), Timing())
+    made.ticket = ticket
+    return made
+
+
+def test_nothing_is_due_of_nothing() -> None:
+    assert Timers().next_time() is None
+    assert list(Timers().due(1e9)) == []
+
+
+@given(st.lists(st.floats(0, 100)), st.floats(0, 100))
+def test_what_is_due_comes_in_order(times: list[float], now: float) -> None:
+    timers = Timers()
+    for time in times:
+        timers.add(time, Gate("g"), 0, None)
+    assert [entry.time for entry in timers.due(now)] == sorted(t for t in times if t <= now)
+    assert timers.next_time() == min((t for t in times if t > now), default=None)
+
+
+def test_those_of_one_time_come_in_the_order_of_their_setting() -> None:
+    timers = Timers()
+    gates = [Gate(str(at)) for at in range(5)]
+    for gate in gates:
+        timers.add(1.0, gate, 0, None)
+    assert [entry.about for entry in timers.due(1.0)] == gates
+
+
+def test_a_job_that_has_ended_is_dropped() -> None:
+    timers = Timers()
+    ended, lives = job(), job()
+    timers.add(1.0, ended, 0, 5.0)
+    timers.add(2.0, lives, 0, 5.0)
+    ended.state = JobState.DONE
+    assert timers.next_time() == 2.0
+    assert [entry.about for entry in timers.due(3.0)] == [lives]
+
+
+def test_a_timer_of_an_earlier_shipment_is_dropped() -> None:
+    timers = Timers()
+    retried = job(ticket=1)
+    timers.add(1.0, retried, 1, 5.0)
+    retried.ticket = 2
+    timers.add(4.0, retried, 2, 5.0)
+    assert [(entry.time, entry.ticket) for entry in timers.due(9.0)] == [(4.0, 2)]
+
+
+def test_what_is_added_while_it_is_read_comes_if_it_is_due() -> None:
+    timers = Timers()
+    timers.add(1.0, Gate("first"), 0, None)
+    seen = []
+    for entry in timers.due(2.0):
+        seen.append(entry.time)
+        if len(seen) == 1:
+            timers.add(1.5, Gate("due too"), 0, None)
+            timers.add(2.5, Gate("later"), 0, None)
+    assert seen == [1.0, 1.5]
