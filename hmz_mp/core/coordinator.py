@@ -19,7 +19,7 @@ from hmz_mp.core.outcomes import load_failure, load_value
 from hmz_mp.core.policy import CancelTurn, Fail, Kill, Policy, Retire, Ship
 from hmz_mp.core.shipment import Shipment
 from hmz_mp.core.statistics import resident_memory
-from hmz_mp.core.turns import Account, Event, Logged, Shipped, guarded
+from hmz_mp.core.turns import Event, Logged, Shipped, guarded
 from hmz_mp.engines.local import LocalEngine
 from hmz_mp.errors import (
     HmzMpError,
@@ -108,7 +108,7 @@ class Coordinator:
             commands, policy.commands = policy.commands, []
             for command in commands:
                 if isinstance(command, Ship):
-                    shipping.setdefault(command.worker, []).append(command.job)  # type: ignore[arg-type]  # the pool's jobs are shipments
+                    shipping.setdefault(command.worker, []).extend(command.jobs)  # type: ignore[arg-type]  # the pool's jobs are shipments
                 else:
                     self._carry_out(command)
         for worker, jobs in shipping.items():
@@ -129,8 +129,7 @@ class Coordinator:
             engine.start_worker(command.worker, command.kind)
 
     def _ship(self, worker: int, jobs: list[Shipment], now: float) -> None:
-        # A job may have ended between the policy's decision and here.
-        jobs = [job for job in jobs if job.state is JobState.SHIPPED]
+        # All of them, also one that was cancelled since: the policy counts it as this worker's.
         self.engine.ship(worker, jobs)
         for job in jobs:
             job.shipped_at = now
@@ -168,8 +167,7 @@ class Coordinator:
         self, job: Shipment, answer: wire.Answer, buffers: list[bytearray], pid: int | None
     ) -> None:
         turn = job.turn
-        output = answer.output.decode("utf-8", "replace") if answer.output else ""
-        turn.account = Account(pid, answer.began, answer.seconds, job.attempts, output)
+        turn.ran = (pid, answer.began, answer.seconds, job.attempts, answer.output)
         self._close(job)
         if not answer.ok:
             turn.set_exception(load_failure(answer))
@@ -194,10 +192,8 @@ class Coordinator:
         turn = job.turn
         if job.shipped_at:
             pid = error.pid if isinstance(error, WorkerDied) else None
-            tail = error.stderr_tail if isinstance(error, WorkerDied) else ""
-            turn.account = Account(
-                pid, job.shipped_at, monotonic() - job.shipped_at, job.attempts, tail
-            )
+            tail = error.stderr_tail.encode() if isinstance(error, WorkerDied) else b""
+            turn.ran = (pid, job.shipped_at, monotonic() - job.shipped_at, job.attempts, tail)
         self._close(job)
         turn.set_exception(error)
 
@@ -216,7 +212,6 @@ class Coordinator:
         """Hear that a worker is set up."""
         self._start_failures = 0
         self.policy.ready(worker, monotonic())
-        self._pump()
 
     def worker_refused(self, failure: wire.StartFailed) -> None:
         """Hear that a worker cannot be set up; its end follows."""
@@ -237,17 +232,21 @@ class Coordinator:
         now = monotonic()
         pid = self.engine.pid(worker)
         at = 0
+        own: list[bytearray] = []
         for answer in answers:
-            own = buffers[at : at + answer.buffers]
-            at += answer.buffers
+            if buffers:
+                own = buffers[at : at + answer.buffers]
+                at += answer.buffers
             job = self.policy.answered(worker, answer.ticket, answer.ok, answer.seconds, now)
             if job is not None:
                 self._answer(job, answer, own, pid)  # type: ignore[arg-type]  # the pool's jobs are shipments
-        self._pump()
 
     def worker_gave_back(self, worker: int, tickets: list[int], running: int) -> None:
         """Hear that calls did not begin."""
         self.policy.gave_back(worker, tickets, running, monotonic())
+
+    def settle(self) -> None:
+        """Act on what was heard of workers."""
         self._pump()
 
     def worker_said(self, worker: int, said: wire.Said) -> None:

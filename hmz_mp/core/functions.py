@@ -9,6 +9,7 @@ class of such a module is taken not to change between calls.
 from __future__ import annotations
 
 import inspect
+import pickle
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ import cloudpickle
 
 from hmz_mp.core.jobs import Kind, Timing
 from hmz_mp.errors import Unpicklable
-from hmz_mp_worker.payload import Payload, dump, dump_by_value, pickle_by_value
+from hmz_mp_worker.payload import PLAIN, Payload, dump, dump_by_value, pickle_by_value
 
 __all__ = [
     "Function",
@@ -85,7 +86,11 @@ class FunctionTable:
     def resolve(self, call: Callable[..., Any]) -> Function:
         """Return the shipped form of a callable. Raises `TypeError` or `Unpicklable`."""
         known = self._by_identity.get(id(call))
-        if known is not None and known.source is call and _carries(call) == known.carried:
+        if (
+            known is not None
+            and known.source is call
+            and (not known.carried or _carries(call) == known.carried)
+        ):
             return known.function
         _check_callable(call)
         data = _pack_function(call)
@@ -270,7 +275,7 @@ def _collect(function: FunctionType, carried: list[object], seen: set[int]) -> b
     seen.add(id(function))
     for value in _references(function):
         carried.append(type(value))  # 1 == True == 1.0
-        carried.append(value if not isinstance(value, float) else id(value))  # NaN != NaN
+        carried.append(value if not isinstance(value, float) else repr(value))  # NaN != NaN
         if isinstance(value, FunctionType):
             if not _is_by_reference(value) and not _collect(value, carried, seen):
                 return False
@@ -327,6 +332,8 @@ def _dump(value: Any) -> Payload:
 
 def pack_arguments(call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Payload:
     """Pickle a call's arguments. Raises `Unpicklable`, naming the one that cannot be."""
+    if not kwargs and PLAIN.issuperset(map(type, args)):
+        return Payload(pickle.dumps((args, kwargs), 5))
     try:
         for value in (*args, *kwargs.values()):
             for home in _homes(value):

@@ -156,6 +156,7 @@ class Worker:
         "sessions",
         "stalled",
         "state",
+        "timed",
         "waiting",
     )
 
@@ -169,6 +170,7 @@ class Worker:
         self.sessions = 0  # lanes pinned here
         self.stalled = False  # it gave work back: nothing is shipped ahead until it answers
         self.idle_since: float | None = None
+        self.timed = False  # whether a call with a timeout was ever shipped here
         self.waiting: deque[Lane] = deque()  # pinned lanes that wait for room here
         self.killing: int | None = None  # the ticket it is killed for (0: whatever it runs)
 

@@ -77,7 +77,7 @@ class AsyncioDriver:
 
     def new_turn(self, job: Job, pool: Canceller, item_id: str | None) -> AsyncioTurn:
         """Return an unended turn."""
-        return AsyncioTurn(job, pool, item_id, loop=self._loop)
+        return AsyncioTurn.make(job, pool, item_id, self._loop)
 
     def call_at(self, time: float, callback: Callable[[], None]) -> Handle:
         """Call back at a time of the monotonic clock."""

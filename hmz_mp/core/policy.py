@@ -35,10 +35,10 @@ class Start(NamedTuple):
 
 
 class Ship(NamedTuple):
-    """Hand a job to a worker."""
+    """Hand jobs to a worker, in this order."""
 
     worker: int
-    job: Job
+    jobs: list[Job]
 
 
 class Kill(NamedTuple):
@@ -324,17 +324,19 @@ class Policy:
         for gate in lane.gates:
             gate.used -= 1
             self._wake_gate(gate, now)
-        lane.busy = False
         if lane.serial:
+            lane.busy = False
             self._wake_lane(lane)
         if worker is None:
             return
-        worker.expected = max(0.0, worker.expected - max(0.0, job.expected))
+        if job.expected > 0:
+            worker.expected -= job.expected
         if not worker.inflight:
             self._rest(worker, now)
         else:
             self.roster.open(worker)
-            self._arm_head(worker, now)
+            if worker.timed:
+                self._arm_head(worker, now)
         if worker.waiting:
             self._wake_next(worker)
 
@@ -410,13 +412,12 @@ class Policy:
             if job is None:
                 self._pass_on(lane, now)
                 continue
-            blocking = next((gate for gate in lane.gates if not gate.is_free(now)), None)
-            if blocking is not None:
+            if lane.gates and (blocking := _blocking(lane, now)) is not None:
                 self._wait_for(lane, blocking, now)
                 continue
             worker = self._worker_for(lane, job)
             if worker is not None:
-                self._ship(job, worker, now)
+                self._ship_run(lane, job, worker, now)
                 if lane.jobs and not lane.serial:
                     ready.append(lane)
             elif lane.pinned is not None:
@@ -459,6 +460,24 @@ class Policy:
             return self.roster.find(job)
         return lane.pinned if self.roster.has_room(lane.pinned, job) else None
 
+    def _ship_run(self, lane: Lane, job: Job, worker: Worker, now: float) -> None:
+        """Ship a lane's first job, and as many behind it as may go to the same worker now."""
+        jobs = []
+        first: Job | None = job
+        while first is not None:
+            self._ship(first, worker, now)
+            jobs.append(first)
+            first = None
+            if lane.jobs and not lane.serial and worker.kind == "call":
+                head = self._head(lane)
+                if (
+                    head is not None
+                    and self.roster.has_room(worker, head)
+                    and (not lane.gates or _blocking(lane, now) is None)
+                ):
+                    first = head
+        self.commands.append(Ship(worker.id, jobs))
+
     def _ship(self, job: Job, worker: Worker, now: float) -> None:
         lane = job.lane
         lane.jobs.popleft()
@@ -472,7 +491,8 @@ class Policy:
                 worker.sessions += 1
         self.queued -= 1
         self.running += 1
-        self.widest = max(self.widest, self.running)
+        if self.running > self.widest:
+            self.widest = self.running
         self._last_ticket += 1
         job.ticket = self._last_ticket
         job.state = JobState.SHIPPED
@@ -482,7 +502,6 @@ class Policy:
         self.roster.occupy(worker, job)
         if job.timeout is not None and (worker.kind == "host" or len(worker.inflight) == 1):
             self.timers.add(now + job.timeout, job, job.ticket, job.timeout)
-        self.commands.append(Ship(worker.id, job))
 
     def _arm_head(self, worker: Worker, now: float) -> None:
         """Start the clock of the call that begins now that the one before it has answered."""
@@ -500,3 +519,11 @@ class Policy:
         wanted = 1 if kind == "host" else ready.runnable(missing + starting, now)
         for _ in range(min(missing, wanted - starting)):
             self.commands.append(Start(self.roster.start(kind).id, kind))
+
+
+def _blocking(lane: Lane, now: float) -> Gate | None:
+    """Return a gate of a lane's that has no place now, or ``None``."""
+    for gate in lane.gates:
+        if not gate.is_free(now):
+            return gate
+    return None

@@ -35,6 +35,19 @@ from hmz_mp_worker.payload import Payload
 __all__ = ["Pool"]
 
 
+class _Forks:
+    """How many forks lie between this process and the one that imported this module."""
+
+    count = 0
+
+    def note(self) -> None:
+        self.count += 1
+
+
+_forks = _Forks()
+os.register_at_fork(after_in_child=_forks.note)
+
+
 class Pool(Caller):
     """A pool of worker processes, for ``async with``, on asyncio or trio.
 
@@ -92,7 +105,7 @@ class Pool(Caller):
         self._driver: Driver | None = None
         self._coordinator: Coordinator | None = None
         self._thread = 0
-        self._process = 0
+        self._forks = 0
         self._outer: Pool | None = None
         self._left = False
         settings = check_settings(Settings(timeout=timeout, retries=retries, memory=memory))
@@ -103,7 +116,7 @@ class Pool(Caller):
     async def __aenter__(self) -> Pool:
         if self._coordinator is not None or self._left:
             raise PoolClosed("this pool was entered before; make a new one")
-        self._thread, self._process = threading.get_ident(), os.getpid()
+        self._thread, self._forks = threading.get_ident(), _forks.count
         self._driver = current_driver()
         policy = Policy(
             self.width,
@@ -160,7 +173,7 @@ class Pool(Caller):
                 "a pool belongs to the thread of its event loop: from another thread use "
                 "anyio.from_thread.run(pool.run, fn, ...)"
             )
-        if os.getpid() != self._process:
+        if _forks.count != self._forks:
             raise PoolClosed("this pool belongs to the process that this one was forked from")
         return coordinator
 

@@ -65,10 +65,13 @@ class Roster:
         """Take note that a job was shipped to a worker."""
         worker.expected += job.expected
         worker.served += 1
-        worker.idle_since = None
-        self._idle[worker.kind].pop(worker.id, None)
         worker.inflight[job.ticket] = job
-        self.open(worker)
+        if job.timeout is not None:
+            worker.timed = True
+        if worker.idle_since is not None:
+            worker.idle_since = None
+            del self._idle[worker.kind][worker.id]
+            self.open(worker)
 
     def retire(self, worker: Worker) -> None:
         """Take note that a worker was told to exit."""
@@ -150,7 +153,9 @@ class Roster:
 
     def has_room(self, worker: Worker, job: Job) -> bool:
         """Whether a job may be shipped to a worker now, behind what it has."""
-        if worker.state is not WorkerState.READY or self._is_spent(worker):
+        if worker.state is not WorkerState.READY or (
+            self.turns_per_worker and self._is_spent(worker)
+        ):
             return False
         if worker.kind == "host" or not worker.inflight:
             return True

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hmz_mp.core.functions import Function
-from hmz_mp.core.jobs import Job, Lane
+from hmz_mp.core.jobs import Job, JobState, Lane
 from hmz_mp.core.turns import AsyncioTurn, Event, TrioTurn
 from hmz_mp_worker.payload import Payload
 
@@ -45,7 +45,15 @@ class Shipment(Job):
         payload: Payload,
         settings: Settings,
     ) -> None:
-        super().__init__(id, lane, function.timing)
+        # As `Job.__init__`, which is not called: one of these is made for every turn.
+        self.id = id
+        self.lane = lane
+        self.timing = function.timing
+        self.state = JobState.QUEUED
+        self.attempts = self.losses = self.ticket = 0
+        self.expected = 0.0
+        self.worker = None
+        self.stopping = None
         self.function = function
         self.payload = payload
         self.retries = settings.retries

@@ -90,7 +90,10 @@ class Turn(Protocol):
     """One call shipped to a worker: await it, or ask it."""
 
     item_id: str | None
-    account: Account | None
+
+    @property
+    def account(self) -> Account | None:
+        """What the turn cost, once it has ended; ``None`` if it never ran."""
 
     @property
     def id(self) -> int:
@@ -120,22 +123,47 @@ class Turn(Protocol):
         """Call ``fn(turn)`` on the loop once the turn has ended."""
 
 
-class AsyncioTurn(asyncio.Future[Any]):
-    """A turn on an asyncio loop."""
+Ran = tuple[int | None, float, float, int, bytes]  # an account, its output not decoded yet
 
-    def __init__(
-        self, job: Job, pool: Canceller, item_id: str | None, *, loop: asyncio.AbstractEventLoop
-    ) -> None:
-        super().__init__(loop=loop)
-        self._job = job
-        self._pool = pool
-        self.item_id = item_id
-        self.account: Account | None = None
+
+def _account(ran: Ran | None) -> Account | None:
+    if ran is None:
+        return None
+    worker, began, seconds, attempts, output = ran
+    return Account(worker, began, seconds, attempts, output.decode("utf-8", "replace"))
+
+
+class AsyncioTurn(asyncio.Future[Any]):
+    """A turn on an asyncio loop. Made by `make`, which costs less than an ``__init__``."""
+
+    __slots__ = ("_job", "_pool", "item_id", "ran")
+
+    _job: Job
+    _pool: Canceller
+    item_id: str | None
+    ran: Ran | None
+
+    @classmethod
+    def make(
+        cls, job: Job, pool: Canceller, item_id: str | None, loop: asyncio.AbstractEventLoop
+    ) -> AsyncioTurn:
+        """Return an unended turn of a job."""
+        turn = cls(loop=loop)
+        turn._job = job
+        turn._pool = pool
+        turn.item_id = item_id
+        turn.ran = None
+        return turn
 
     @property
     def id(self) -> int:
         """The turn's number in its pool, from 1."""
         return self._job.id
+
+    @property
+    def account(self) -> Account | None:
+        """What the turn cost, once it has ended; ``None`` if it never ran."""
+        return _account(self.ran)
 
     def running(self) -> bool:
         """Whether a worker has the turn now."""
@@ -161,7 +189,7 @@ class TrioTurn:
         self._job = job
         self._pool = pool
         self.item_id = item_id
-        self.account: Account | None = None
+        self.ran: Ran | None = None
         self._ended = trio.Event()
         self._cancelled = False
         self._value: Any = None
@@ -172,6 +200,11 @@ class TrioTurn:
     def id(self) -> int:
         """The turn's number in its pool, from 1."""
         return self._job.id
+
+    @property
+    def account(self) -> Account | None:
+        """What the turn cost, once it has ended; ``None`` if it never ran."""
+        return _account(self.ran)
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self._wait().__await__()

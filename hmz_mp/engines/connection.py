@@ -15,10 +15,15 @@ __all__ = ["Connection"]
 
 _SOCKET_BUFFER = 1 << 19
 _GATHER = 1 << 16
+_SLICE = 1 << 15  # bytes of small frames that are taken in before the loop goes on
 
 
 class Connection:
-    """One end of a socket pair. ``on_frame`` gets each frame, ``on_end`` the end of them."""
+    """One end of a socket pair.
+
+    ``on_frame`` gets each frame, ``after`` is called once all frames of a slice were given to it,
+    and ``on_end`` at the end of them.
+    """
 
     # The whole state: the socket until it is closed, what waits to be written (with descriptors
     # that go along, to be closed here then), and whether the loop was asked for writability.
@@ -28,6 +33,7 @@ class Connection:
         sock: socket.socket,
         on_frame: Callable[[Frame], None],
         on_end: Callable[[], None],
+        after: Callable[[], None] | None = None,
     ) -> None:
         sock.setblocking(False)
         with contextlib.suppress(OSError):
@@ -36,9 +42,10 @@ class Connection:
         self._driver = driver
         self._sock = sock
         self._fd = sock.fileno()
-        self._reader = FrameReader()
+        self._reader = FrameReader(_SLICE)
         self._on_frame = on_frame
         self._on_end = on_end
+        self._after = after
         self._waiting: deque[tuple[memoryview, Sequence[int]]] = deque()
         self._writing = False
         self.closed = False
@@ -117,6 +124,8 @@ class Connection:
             return False
         for frame in self._reader.received(count):
             self._on_frame(frame)
+        if self._after is not None:
+            self._after()
         return not self.closed
 
     def drain(self) -> None:

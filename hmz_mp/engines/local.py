@@ -58,6 +58,9 @@ class EngineEvents(Protocol):
     def worker_said(self, worker: int, said: wire.Said) -> None:
         """Hear something of a running call."""
 
+    def settle(self) -> None:
+        """Act on what was heard of workers' ``ready``, ``answered`` and ``gave_back``."""
+
     def worker_missed(self, worker: int) -> None:
         """Hear that a conditional kill was not carried out."""
 
@@ -130,7 +133,11 @@ class LocalEngine:
         page = anonymous_file("hmz-mp-page")
         fds = [theirs.detach(), os.dup(output), os.dup(page)]
         connection = Connection(
-            self._driver, ours, lambda frame: self._worker_sent(worker, frame), lambda: None
+            self._driver,
+            ours,
+            lambda frame: self._worker_sent(worker, frame),
+            lambda: None,
+            after=self._events.settle,
         )
         self._workers[worker] = _LocalWorker(kind, connection, output, page)
         self._zygote.send(wire.Fork(worker, kind == "host"), fds)

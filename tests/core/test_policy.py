@@ -69,10 +69,11 @@ class World:
         if isinstance(command, Start):
             self.workers[command.worker] = SimulatedWorker(command.kind)
         elif isinstance(command, Ship):
-            self.workers[command.worker].queue.append(command.job.ticket)
-            begun = self.begun.setdefault(command.job.lane.id, [])
-            if command.job.id not in begun:
-                begun.append(command.job.id)
+            for job in command.jobs:
+                self.workers[command.worker].queue.append(job.ticket)
+                begun = self.begun.setdefault(job.lane.id, [])
+                if job.id not in begun:
+                    begun.append(job.id)
         elif isinstance(command, Kill):
             self.workers[command.worker].kills.append(command.only)
         elif isinstance(command, CancelTurn):

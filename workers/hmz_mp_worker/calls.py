@@ -23,6 +23,7 @@ from hmz_mp_worker.stdio import Output
 __all__ = ["CallWorker"]
 
 _LOOK_EVERY = 0.01
+_NONE: list[bytearray] = []
 _Queued = tuple[wire.Call, list[bytearray]]
 
 
@@ -38,6 +39,7 @@ class CallWorker:
         self._queue: deque[_Queued] = deque()
         self._functions = running.Functions()
         self._sessions: dict[int, dict[str, Any]] = {}
+        self._turn = state.RunningTurn(0, 0, self._sessions, link)  # the same for every call
         self._ticket = 0
         self._retiring = False
         self._watch: _Watch | None = None
@@ -59,7 +61,9 @@ class CallWorker:
     def _run(self, call: wire.Call, buffers: list[bytearray]) -> None:
         link, ticket = self._link, call.ticket
         self._ticket = ticket
-        state.process.turn = state.RunningTurn(ticket, call.session, self._sessions, link)
+        turn = self._turn
+        turn.ticket, turn.session = ticket, call.session
+        state.process.turn = turn
         link.begin(ticket)
         began = monotonic()
         try:
@@ -103,7 +107,7 @@ class CallWorker:
             self._functions.add(function)
         at = 0
         for call in message.calls:
-            self._queue.append((call, buffers[at : at + call.buffers]))
+            self._queue.append((call, buffers[at : at + call.buffers] if buffers else _NONE))
             at += call.buffers
         if len(self._queue) > 1:
             if self._watch is None:

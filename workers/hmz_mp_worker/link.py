@@ -43,7 +43,7 @@ class Link:
         with self._lock:
             self._running = 0
             if not buffers and self._page.add(wire.encode_answer(answer)):
-                if monotonic() - self._last > _FLUSH_AFTER:
+                if answer.began + answer.seconds - self._last > _FLUSH_AFTER:
                     self.flush()
                 return
             self.flush()

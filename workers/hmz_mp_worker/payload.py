@@ -21,6 +21,7 @@ from hmz_mp_worker.structs import is_struct_class, reduce_struct_class
 
 __all__ = [
     "INLINE_CEILING",
+    "PLAIN",
     "Payload",
     "dump",
     "dump_back",
@@ -33,6 +34,8 @@ __all__ = [
 
 INLINE_CEILING = 1 << 16  # a larger pickle travels beside the message, not inside it
 _OUT_OF_BAND_FROM = 1 << 16
+# Types whose pickle has nothing in it that needs a look: no class, no buffer, no reference.
+PLAIN = frozenset({int, float, complex, bool, str, bytes, type(None)})
 
 
 class Payload(NamedTuple):
@@ -122,6 +125,8 @@ def dump_back(value: Any) -> Payload:
     A class that came from there by value goes back as a reference. Sent by value, cloudpickle
     would find the caller's own class at the other end and set all its attributes anew.
     """
+    if type(value) in PLAIN:
+        return Payload(pickle.dumps(value, 5))
     buffers = _Buffers()
     data = _dump_back(value, buffers)
     return Payload(data, tuple(buffers.taken)) if buffers.taken else Payload(data)

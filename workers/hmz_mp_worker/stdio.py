@@ -47,6 +47,17 @@ def _open_stream(name: str) -> None:
     setattr(sys, f"__{name}__", stream)
 
 
+def _mend_streams() -> None:
+    """Open again what a call has closed, so that the next call can print."""
+    for name in _STREAMS:
+        with contextlib.suppress(Exception):  # what stands there now is the user's, and broken
+            stream = getattr(sys, name)
+            if stream.closed:
+                _open_stream(name)
+            else:
+                stream.flush()
+
+
 class Output:
     """What the running call has printed."""
 
@@ -57,13 +68,11 @@ class Output:
 
     def take(self) -> bytes:
         """Return what was printed since the last call of this, at most `OUTPUT_CEILING`'s end."""
-        for name in _STREAMS:
-            with contextlib.suppress(Exception):  # the call may have replaced or deleted it
-                stream = getattr(sys, name)
-                if stream.closed:  # the next call prints again
-                    _open_stream(name)
-                else:
-                    stream.flush()
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        except Exception:  # the call has closed, replaced or deleted one of them
+            _mend_streams()
         if not os.lseek(self._fd, 0, os.SEEK_END):
             return b""
         data = tail(self._fd, OUTPUT_CEILING)
