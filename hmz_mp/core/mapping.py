@@ -1,12 +1,25 @@
-"""`map`: answers for the items of iterables, through a bounded window."""
+"""`map`: answers for the items of iterables, through a bounded window.
+
+Where calls are short and their arguments plain, many items travel as one turn (a pack): a future
+and a frame for each would cost more than the call. How many follows from the measured time of a
+call. If a pack's worker ends, its items run again one by one, so that only the guilty one fails.
+"""
 
 from __future__ import annotations
 
+import pickle
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
+
+from hmz_mp.core.functions import Function
+from hmz_mp.core.outcomes import load_packed
+from hmz_mp.core.shipment import Settings
+from hmz_mp_worker.packs import Pack
+from hmz_mp_worker.payload import PLAIN, Payload
 
 if TYPE_CHECKING:
     from hmz_mp.core.caller import Caller
@@ -15,7 +28,20 @@ if TYPE_CHECKING:
 __all__ = ["mapped"]
 
 _WINDOW_SECONDS = 0.01  # how much work the window holds for each worker, where calls are short
-_WINDOW_MOST = 512  # turns per worker
+_WINDOW_MOST = 512  # items per worker
+_PACK_SECONDS = 0.002
+_PACK_MOST = 256
+_PACK_LEAST = 4
+
+Args = tuple[Any, ...]
+
+
+class _Begun(NamedTuple):
+    """A turn that was begun: for one item, or for a pack of them."""
+
+    turn: Turn
+    items: list[Args]
+    packed: bool
 
 
 async def mapped(
@@ -27,31 +53,30 @@ async def mapped(
     suppress: bool,
 ) -> AsyncIterator[Any]:
     """Yield answers; see `Caller.map`."""
-    items = _zipped(iterables)
+    source = _Source(iterables)
     window = _Window(caller, fn, ordered=ordered)
     try:
-        more = True
         while True:
-            while more and window.has_room():
-                try:
-                    args = await anext(items)
-                except StopAsyncIteration:
-                    more = False
-                    break
-                window.submit(args)
-            if not window.waiting:
+            while source.more and window.room():
+                window.submit(await source.take(window.next_size()))
+            if not window.begun:
                 return
-            turn = await window.next()
-            try:
-                answer = await turn
-            except Exception:
-                if not suppress:
-                    raise
-                answer = None
-            yield answer
+            for answer in await window.answers():
+                if isinstance(answer, _Failed):
+                    if not suppress:
+                        raise answer.error
+                    yield None
+                else:
+                    yield answer
     finally:
         window.cancel()
-        await items.aclose()
+        await source.close()
+
+
+class _Failed(NamedTuple):
+    """Stands in an item's place."""
+
+    error: BaseException
 
 
 class _Window:
@@ -59,29 +84,50 @@ class _Window:
 
     def __init__(self, caller: Caller, fn: Callable[..., Any], *, ordered: bool) -> None:
         self._caller = caller
+        self._pool = caller._pool
         self._fn = fn
         self._ordered = ordered
-        self.waiting: dict[Turn, None] = {}
+        self.begun: dict[Turn, _Begun] = {}
+        self._items = 0
         self._landed: deque[Turn] = deque()
         self._landing = anyio.Event()
-        self._function = caller._pool._functions.resolve(fn)
+        self._function = self._pool._functions.resolve(fn)
+        self._pack: Function | None = None
+        self._may_pack = self._function.kind == "call" and caller._settings == Settings()
 
-    def has_room(self) -> bool:
-        """Whether another item may be read."""
-        return len(self.waiting) < self._room()
-
-    def _room(self) -> int:
-        """Return how many turns are kept begun: two for each worker, more where calls are short."""
+    def room(self) -> bool:
+        """Whether more items may be read."""
         seconds = self._function.timing.seconds
         ahead = 2
         if seconds is not None:
             ahead = max(ahead, min(_WINDOW_MOST, int(_WINDOW_SECONDS / max(seconds, 1e-5))))
-        return ahead * self._caller._pool.width
+        return not self._items or self._items + self.next_size() <= ahead * self._pool.width
 
-    def submit(self, args: tuple[Any, ...]) -> None:
-        """Begin one more."""
-        turn = self._caller.submit(self._fn, *args)
-        self.waiting[turn] = None
+    def next_size(self) -> int:
+        """Return how many items to take next: 1, or a pack's worth where calls are short."""
+        seconds = self._function.timing.seconds
+        if not self._may_pack or seconds is None:
+            return 1
+        size = min(_PACK_MOST, int(_PACK_SECONDS / max(seconds, 1e-7)))
+        return size if size >= _PACK_LEAST else 1
+
+    def submit(self, items: list[Args]) -> None:
+        """Begin some items: as a pack when their arguments are plain."""
+        if len(items) > 1 and PLAIN.issuperset({type(value) for args in items for value in args}):
+            self._keep(self._submit_pack(items), items, packed=True)
+        else:
+            for args in items:
+                self._keep(self._caller.submit(self._fn, *args), [args], packed=False)
+
+    def _submit_pack(self, items: list[Args]) -> Turn:
+        if self._pack is None:
+            self._pack = self._pool._functions.resolve(Pack(self._fn))
+        payload = Payload(pickle.dumps(((items,), {}), 5))
+        return self._pool._submit_packed(self._pack, payload, self._caller._lane("call"))
+
+    def _keep(self, turn: Turn, items: list[Args], *, packed: bool) -> None:
+        self.begun[turn] = _Begun(turn, items, packed)
+        self._items += len(items)
         if not self._ordered:
             turn.add_done_callback(self._land)
 
@@ -89,28 +135,101 @@ class _Window:
         self._landed.append(turn)
         self._landing.set()
 
-    async def next(self) -> Turn:
-        """Take out the next turn to yield: the oldest, or whichever lands first."""
+    async def answers(self) -> list[Any]:
+        """Return the next answers to yield: the oldest turn's, or whichever lands first."""
+        begun = self.begun[await self._next()]
+        try:
+            answer = await begun.turn
+        except Exception as error:
+            self._drop(begun)
+            if begun.packed:
+                return await self._one_by_one(begun.items)
+            return [_Failed(error)]
+        self._drop(begun)
+        return self._unpack(answer, begun) if begun.packed else [answer]
+
+    async def _next(self) -> Turn:
         if self._ordered:
-            turn = next(iter(self.waiting))
-        else:
-            while not self._landed:
-                self._landing = anyio.Event()
-                await self._landing.wait()
-            turn = self._landed.popleft()
-        del self.waiting[turn]
-        return turn
+            return next(iter(self.begun))
+        while not self._landed:
+            self._landing = anyio.Event()
+            await self._landing.wait()
+        return self._landed.popleft()
+
+    def _drop(self, begun: _Begun) -> None:
+        del self.begun[begun.turn]
+        self._items -= len(begun.items)
+
+    def _unpack(self, answer: Any, begun: _Begun) -> list[Any]:
+        ran = begun.turn.account
+        if ran is not None:
+            self._function.timing.note(ran.seconds / len(begun.items))
+        values, each = answer
+        if each is None:
+            return values  # type: ignore[no-any-return]  # what `Pack` answers
+        return [self._unpack_one(ok, data) for ok, data in each]
+
+    def _unpack_one(self, ok: bool, data: bytes) -> Any:
+        try:
+            return load_packed(ok, data, self._function.name)
+        except BaseException as error:  # loading runs the user's code; failures are raised
+            return _Failed(error)
+
+    async def _one_by_one(self, items: list[Args]) -> list[Any]:
+        """Run a lost pack's items again, each for itself."""
+        turns = [self._caller.submit(self._fn, *args) for args in items]
+        found: list[Any] = []
+        try:
+            for turn in turns:
+                try:
+                    found.append(await turn)
+                except Exception as error:
+                    found.append(_Failed(error))
+        finally:
+            for turn in turns:
+                turn.cancel()
+        return found
 
     def cancel(self) -> None:
         """Cancel what was begun and will not be yielded."""
-        for turn in self.waiting:
+        for turn in self.begun:
             turn.cancel()
-        self.waiting.clear()
+        self.begun.clear()
 
 
-async def _zipped(iterables: tuple[Any, ...]) -> AsyncGenerator[tuple[Any, ...], None]:
-    """Yield tuples of the iterables' items until the shortest ends; sync and async ones."""
-    iterators = [_iterator(one) for one in iterables]
+class _Source:
+    """Tuples of the iterables' items, until the shortest ends; sync and async ones."""
+
+    def __init__(self, iterables: tuple[Any, ...]) -> None:
+        self.more = True
+        self._plain: Iterator[Args] | None = None
+        self._mixed: AsyncGenerator[Args, None] | None = None
+        if any(hasattr(one, "__aiter__") for one in iterables):
+            self._mixed = _zipped([_iterator(one) for one in iterables])
+        else:
+            self._plain = zip(*iterables, strict=False)
+
+    async def take(self, count: int) -> list[Args]:
+        """Return the next items, fewer than ``count`` only at the end."""
+        if self._plain is not None:
+            taken = list(islice(self._plain, count))
+        else:
+            assert self._mixed is not None
+            taken = []
+            async for args in self._mixed:
+                taken.append(args)
+                if len(taken) == count:
+                    break
+        self.more = len(taken) == count
+        return taken
+
+    async def close(self) -> None:
+        """Let the iterables go."""
+        if self._mixed is not None:
+            await self._mixed.aclose()
+
+
+async def _zipped(iterators: list[Any]) -> AsyncGenerator[Args, None]:
     while True:
         values = []
         for one in iterators:

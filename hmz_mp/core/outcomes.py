@@ -13,7 +13,7 @@ from hmz_mp.errors import RemoteTraceback, TurnFailed, Unpicklable
 from hmz_mp_worker import wire
 from hmz_mp_worker.payload import load
 
-__all__ = ["load_failure", "load_value"]
+__all__ = ["failure_of", "load_failure", "load_packed", "load_value"]
 
 # Raised in a coroutine, these would end or confuse the caller instead of failing its turn.
 _NOT_RAISED = (
@@ -31,14 +31,33 @@ def load_value(answer: wire.Answer, buffers: list[bytearray], name: str) -> Any:
     try:
         return load(answer.data, buffers)
     except BaseException as error:
-        raise Unpicklable(
-            f"the result of {name}", f"loading it raised {type(error).__name__}: {error}"
-        ) from error
+        raise _unloadable(name, error) from error
+
+
+def _unloadable(name: str, error: BaseException) -> Unpicklable:
+    return Unpicklable(
+        f"the result of {name}", f"loading it raised {type(error).__name__}: {error}"
+    )
+
+
+def load_packed(ok: bool, data: bytes, name: str) -> Any:
+    """Return the value of one of a pack's items, or raise what it failed with."""
+    if not ok:
+        raise failure_of(data)
+    try:
+        return pickle.loads(data)
+    except BaseException as error:
+        raise _unloadable(name, error) from error
 
 
 def load_failure(answer: wire.Answer) -> BaseException:
     """Return the exception that a failed answer stands for."""
-    failure = wire.decode_failure(answer.data)
+    return failure_of(answer.data)
+
+
+def failure_of(data: bytes) -> BaseException:
+    """Return the exception that a packed failure stands for."""
+    failure = wire.decode_failure(data)
     cause = RemoteTraceback(failure.traceback)
     error = _exception(failure)
     error.__cause__ = cause

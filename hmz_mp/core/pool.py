@@ -13,7 +13,7 @@ from hmz_mp.core.ambient import pool_variable
 from hmz_mp.core.caller import Caller, check_settings
 from hmz_mp.core.coordinator import Coordinator
 from hmz_mp.core.cpus import usable_cpus
-from hmz_mp.core.functions import FunctionTable, pack_arguments, pack_initializer
+from hmz_mp.core.functions import Function, FunctionTable, pack_arguments, pack_initializer
 from hmz_mp.core.gates import Gate
 from hmz_mp.core.jobs import Kind, Lane
 from hmz_mp.core.limits import Limit, LimitTable, check_width
@@ -198,6 +198,19 @@ class Pool(Caller):
         self._last_id += 1
         job = Shipment(self._last_id, lane_for(function.kind), function, payload, settings)
         turn = self._driver.new_turn(job, coordinator, settings.item_id)
+        job.turn = turn
+        coordinator.submit(job)
+        return turn
+
+    def _submit_packed(self, function: Function, payload: Payload, lane: Lane) -> Turn:
+        """Submit a call that is packed already, under no settings of its own."""
+        coordinator = self._entered()
+        assert self._driver is not None
+        if coordinator.broken is not None:
+            return self._failed_turn(Settings(), coordinator.broken)
+        self._last_id += 1
+        job = Shipment(self._last_id, lane, function, payload, Settings())
+        turn = self._driver.new_turn(job, coordinator, None)
         job.turn = turn
         coordinator.submit(job)
         return turn

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -197,3 +198,57 @@ async def test_map_under_options() -> None:
     async with Pool(1) as pool:
         caller = pool.options(retries=1, name="mapped")
         assert await collect(caller.map(len, ["a", "bb"])) == [1, 2]
+
+
+async def test_short_calls_travel_in_packs_and_each_item_has_its_own_ending() -> None:
+    def odd(value: int) -> Any:
+        if value % 1000 == 7:
+            raise ValueError(f"no {value}")
+        if value % 1000 == 8:
+            return Unloadable()
+        return value
+
+    async with Pool(2) as pool:
+        found = await collect(pool.map(odd, range(5000), suppress=True))
+        assert found == [None if value % 1000 in (7, 8) else value for value in range(5000)]
+        assert pool.statistics().done < 2500
+        answers = pool.map(odd, range(2001, 3000))
+        with pytest.raises(ValueError, match="no 2007"):
+            await collect(answers)
+
+
+class Unloadable:
+    """Cannot be loaded where it was not made."""
+
+    def __reduce__(self) -> Any:
+        return _refuse, ()
+
+
+def _refuse() -> None:
+    raise RuntimeError("not here")
+
+
+async def test_an_item_that_ends_its_worker_fails_alone_though_it_was_in_a_pack() -> None:
+    def fatal(value: int) -> int:
+        if value == 3333:
+            os._exit(5)
+        return value
+
+    async with Pool(2) as pool:
+        found = await collect(pool.map(fatal, range(5000), suppress=True))
+        assert found == [None if value == 3333 else value for value in range(5000)]
+        with pytest.raises(WorkerDied, match="status 5"):
+            await collect(pool.map(fatal, range(3000, 4000)))
+
+
+async def test_packs_in_any_order_lose_nothing() -> None:
+    async with Pool(2) as pool:
+        found = await collect(pool.map(functions.identity, range(20_000), ordered=False))
+        assert sorted(found) == list(range(20_000))
+
+
+async def test_items_that_are_not_plain_travel_alone() -> None:
+    async with Pool(1) as pool:
+        items = [[at] for at in range(500)]
+        assert await collect(pool.map(functions.identity, items)) == items
+        assert pool.statistics().done == 500
