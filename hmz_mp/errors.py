@@ -7,6 +7,7 @@ pickling, whatever its ``__init__`` takes, because it is rebuilt from its attrib
 from __future__ import annotations
 
 import signal as _signal
+from concurrent.futures import BrokenExecutor
 from typing import Any
 
 __all__ = [
@@ -86,8 +87,11 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-class WorkerStartFailed(WorkerDied):
-    """Raised when workers could not be started, after a bounded number of tries."""
+class WorkerStartFailed(WorkerDied, BrokenExecutor):
+    """Raised when workers could not be started, after a bounded number of tries.
+
+    Nothing else can run then, so it is a `concurrent.futures.BrokenExecutor`.
+    """
 
     def __init__(self, reason: str, *, stderr_tail: str = "") -> None:
         super().__init__(stderr_tail=stderr_tail)

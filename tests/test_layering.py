@@ -236,7 +236,7 @@ async def test_a_fresh_worker_has_the_standard_library_and_msgspec() -> None:
         for name in loaded
         if name.partition(".")[0] not in sys.stdlib_module_names
     }
-    assert others - started <= {"__main__", "msgspec", WORKER}
+    assert others - started <= {"__main__", "__mp_main__", "msgspec", WORKER}
     assert WORKER in others
     slow = {"asyncio", "ssl", "typing_extensions", "cloudpickle", "subprocess"}
     assert slow.isdisjoint(set(loaded) - started)

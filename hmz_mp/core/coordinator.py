@@ -6,7 +6,7 @@ each turn once. What is decided is decided in the policy; this only does it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any
 
@@ -47,6 +47,9 @@ class Coordinator:
         self.engine: LocalEngine
         self.pending: dict[int, Shipment] = {}
         self.broken: HmzMpError | None = None
+        # Says which of the jobs that are about to be shipped are not wanted any more: asked of
+        # callers in other threads, who may cancel at any time.
+        self.refused: Callable[[list[Shipment]], list[Shipment]] | None = None
         self._pumping = False
         self._timer: Handle | None = None
         self._timer_time = 0.0
@@ -129,6 +132,10 @@ class Coordinator:
             engine.start_worker(command.worker, command.kind)
 
     def _ship(self, worker: int, jobs: list[Shipment], now: float) -> None:
+        if self.refused is not None and (refused := self.refused(jobs)):
+            jobs = self._take_back(worker, jobs, refused, now)
+            if not jobs:
+                return
         # All of them, also one that was cancelled since: the policy counts it as this worker's.
         self.engine.ship(worker, jobs)
         for job in jobs:
@@ -137,6 +144,16 @@ class Coordinator:
                 self._tell(job, Shipped(self.engine.pid(worker) or 0))
             if job.memory is not None and self._memory_timer is None:
                 self._watch_memory()
+
+    def _take_back(
+        self, worker: int, jobs: list[Shipment], refused: list[Shipment], now: float
+    ) -> list[Shipment]:
+        """Cancel jobs that were about to be shipped to a worker; return the others."""
+        self.policy.gave_back(worker, [job.ticket for job in refused], 0, now)
+        for job in refused:
+            self.cancel_job(job)
+        self._pump_soon()
+        return [job for job in jobs if job not in refused]
 
     def _set_timer(self) -> None:
         """Have the loop come back when the policy's next timer is due, or earlier."""

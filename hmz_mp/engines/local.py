@@ -21,7 +21,7 @@ from hmz_mp.core.jobs import Kind
 from hmz_mp.core.loop import Driver
 from hmz_mp.core.shipment import Shipment
 from hmz_mp.engines.connection import Connection
-from hmz_mp.engines.zygote import ZygoteConfig, ZygoteHandle
+from hmz_mp.engines.zygote import ZygoteConfig, ZygoteHandle, authkey
 from hmz_mp.errors import WorkerDied
 from hmz_mp_worker import wire
 from hmz_mp_worker.framing import Buffer, Frame
@@ -142,7 +142,7 @@ class LocalEngine:
         self._workers[worker] = _LocalWorker(kind, connection, output, page)
         self._zygote.send(wire.Fork(worker, kind == "host"), fds)
         welcome = wire.Welcome(
-            wire.VERSION, worker, *self._paths, self._log_level, self._initializer
+            wire.VERSION, worker, *self._paths, self._log_level, self._initializer, authkey()
         )
         connection.send(wire.encode(welcome))
 

@@ -18,13 +18,14 @@ from hmz_mp_worker.framing import Frame
 from hmz_mp_worker.page import anonymous_file
 from hmz_mp_worker.stdio import output_file, tail
 
-__all__ = ["ZygoteConfig", "ZygoteHandle"]
+__all__ = ["ZygoteConfig", "ZygoteHandle", "authkey"]
 
 _CODE = (
     "import sys; sys.path.append(sys.argv[3]); "
     "from hmz_mp_worker.bootstrap import main; main(int(sys.argv[1]), int(sys.argv[2]))"
 )
 _EXIT_GRACE = 5.0
+_MULTIPROCESSING = "multiprocessing.process"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,8 @@ class ZygoteHandle:
                 start_new_session=True,
             )
         self.connection = Connection(driver, ours, self._take, on_end)
-        boot = wire.Boot(wire.VERSION, _own_path(), list(config.preload), config.niceness)
+        preload = [*config.preload, *([_MULTIPROCESSING] if authkey() else [])]
+        boot = wire.Boot(wire.VERSION, _own_path(), preload, config.niceness)
         self.connection.send(wire.encode(boot))
 
     @property
@@ -92,6 +94,12 @@ class ZygoteHandle:
 
     def _take(self, frame: Frame) -> None:
         self._on_message(wire.decode_from_zygote(frame[0]))
+
+
+def authkey() -> bytes:
+    """Return multiprocessing's key, by which its managers know their callers, or ``b""``."""
+    process = sys.modules.get(_MULTIPROCESSING)  # not loaded: there are no managers to call
+    return bytes(process.current_process().authkey) if process is not None else b""
 
 
 def _command(control: int) -> list[str]:

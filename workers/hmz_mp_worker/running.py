@@ -55,6 +55,8 @@ def set_up(welcome: wire.Welcome, link: Link) -> bool:
     """Set this process up as the coordinator asks; say Ready, or what failed."""
     reporting.ship_logging(welcome.log_level)
     follow_paths(welcome)
+    if welcome.authkey:
+        _adopt_authkey(welcome.authkey)
     if welcome.version != wire.VERSION:
         error = RuntimeError(
             f"the coordinator speaks version {welcome.version} of the protocol, "
@@ -71,6 +73,13 @@ def set_up(welcome: wire.Welcome, link: Link) -> bool:
         return False
     link.send(wire.Ready(wire.VERSION, os.getpid()))
     return True
+
+
+def _adopt_authkey(key: bytes) -> None:
+    """Be known to the managers of multiprocessing that the coordinator started."""
+    from multiprocessing import process
+
+    process.current_process().authkey = key
 
 
 def follow_paths(message: wire.Welcome | wire.Paths) -> None:

@@ -161,6 +161,7 @@ class Welcome(Message, frozen=True, tag=1):
     cwd: str
     log_level: int
     initializer: bytes
+    authkey: bytes = b""  # of multiprocessing, by which its managers know their callers
 
 
 class Calls(Message, frozen=True, tag=2):

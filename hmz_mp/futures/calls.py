@@ -1,0 +1,101 @@
+"""One call of an executor, from both sides: the caller's future, and the turn that the pool ends.
+
+The future belongs to any thread; the turn to the loop's thread alone.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+from hmz_mp.core.jobs import Job
+from hmz_mp.core.turns import Canceller, Ran
+from hmz_mp.errors import PoolClosed
+
+__all__ = ["Call", "CallTurn", "Work"]
+
+Work = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+
+
+class Loop(Protocol):
+    """What calls need of the thread that the pool's loop runs in."""
+
+    def tell(self, call: Call) -> None:
+        """Have the loop look at a call that was made or cancelled."""
+
+    def land(self, turn: CallTurn, value: Any, error: BaseException | None) -> None:
+        """Hand an ending to the caller's future, once the running step of the loop is over."""
+
+
+class Call(Future[Any]):
+    """A future that knows its call, and takes a cancellation to the loop."""
+
+    # Beside the future's own state: what to call, until the loop has taken it; then its turn,
+    # until that has ended or is not wanted; and whether it has begun. Of the loop's thread alone.
+    def __init__(self, loop: Loop, work: Work) -> None:
+        super().__init__()
+        self._loop = loop
+        self.work: Work | None = work
+        self.turn: CallTurn | None = None
+        self.begun = False
+
+    def cancel(self) -> bool:
+        """Cancel the call if it has not begun."""
+        cancelled = super().cancel()
+        if cancelled:
+            self._loop.tell(self)
+        return cancelled
+
+    def begins(self) -> bool:
+        """Begin, unless the call was cancelled; one that is shipped again has begun already."""
+        if not self.begun:
+            if not self.set_running_or_notify_cancel():
+                self.turn = None
+                return False
+            self.begun = True
+        return True
+
+    def end_after_fork(self, error: BaseException) -> None:
+        """Fail in the child of a fork, where nothing is left that could end this.
+
+        The locks may be held by threads that the child does not have, so they are made anew; the
+        callbacks are those of the parent's call, and stay there.
+        """
+        self._condition = threading.Condition()
+        self._waiters.clear()
+        self._done_callbacks.clear()  # type: ignore[attr-defined]  # the same
+        if not self.done():
+            self.set_exception(error)
+
+
+class CallTurn:
+    """A turn whose ending goes to a call."""
+
+    __slots__ = ("_loop", "_pool", "call", "item_id", "job", "ran")
+
+    def __init__(
+        self, call: Call, loop: Loop, job: Job, pool: Canceller, item_id: str | None
+    ) -> None:
+        self.call = call
+        self.job = job
+        self.item_id = item_id
+        self.ran: Ran | None = None
+        self._loop = loop
+        self._pool = pool
+
+    def set_result(self, value: Any) -> None:
+        """End with an answer."""
+        self._loop.land(self, value, None)
+
+    def set_exception(self, error: BaseException) -> None:
+        """End with a failure."""
+        self._loop.land(self, None, error)
+
+    def cancel(self) -> bool:
+        """End since the pool is left; a running call is stopped. False if it has ended."""
+        if not self._pool.cancel_job(self.job):
+            return False
+        self.set_exception(PoolClosed("the executor ended before the call was done"))
+        return True
