@@ -51,21 +51,29 @@ class ZygoteHandle:
         self._on_message = on_message
         self._output = output_file(anonymous_file("hmz-mp-zygote"))
         ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(
-                _command(theirs.fileno()),
-                stdin=subprocess.DEVNULL,
-                stdout=self._output,
-                stderr=self._output,
-                pass_fds=[theirs.fileno()],
-                env=None if config.env is None else {**os.environ, **config.env},
-                cwd=config.cwd,
-                start_new_session=True,
-            )
+        try:
+            with theirs:
+                self._process = self._launch(theirs, config)
+        except BaseException:
+            ours.close()
+            os.close(self._output)
+            raise
         self.connection = Connection(driver, ours, self._take, on_end)
         preload = [*config.preload, *([_MULTIPROCESSING] if authkey() else [])]
         boot = wire.Boot(wire.VERSION, _own_path(), preload, config.niceness)
         self.connection.send(wire.encode(boot))
+
+    def _launch(self, control: socket.socket, config: ZygoteConfig) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            _command(control.fileno()),
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=self._output,
+            pass_fds=[control.fileno()],
+            env=None if config.env is None else {**os.environ, **config.env},
+            cwd=config.cwd,
+            start_new_session=True,
+        )
 
     @property
     def pid(self) -> int:

@@ -51,11 +51,13 @@ class Call(Future[Any]):
     def begins(self) -> bool:
         """Begin, unless the call was cancelled; one that is shipped again has begun already."""
         if not self.begun:
-            if not self.set_running_or_notify_cancel():
+            try:
+                self.begun = self.set_running_or_notify_cancel()
+            except RuntimeError:  # somebody else has ended it
+                self.begun = False
+            if not self.begun:
                 self.turn = None
-                return False
-            self.begun = True
-        return True
+        return self.begun
 
     def end_after_fork(self, error: BaseException) -> None:
         """Fail in the child of a fork, where nothing is left that could end this.

@@ -8,6 +8,7 @@ before any callback runs.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import logging
 import os
@@ -32,6 +33,10 @@ _STEP = 256  # calls taken before workers are given some
 _log = logging.getLogger("concurrent.futures")
 
 
+class _Killed(Exception):
+    """Raised in the pool's block to end what runs."""
+
+
 class _Driver(AsyncioDriver):
     """asyncio, where a turn is that of the call which is being submitted."""
 
@@ -53,7 +58,7 @@ class Line:
 
     # The whole state. Of any thread, under the lock: why no more calls are taken, and the thread.
     # Of any thread: calls that were made or cancelled and not looked at, and whether the loop was
-    # told to. Of the loop's thread: whether it serves, and the turns that have ended.
+    # told to. Of the loop's thread: whether it serves or was killed, and the turns that have ended.
     def __init__(self, pool: Pool, *, echo: bool) -> None:
         self._pool = pool
         self._width = min(pool.width, pool._gate.capacity or pool.width)
@@ -66,7 +71,7 @@ class Line:
         self._told = False
         self._closing = asyncio.Event()
         self._ended = threading.Event()
-        self._serving = False
+        self._serving = self._killed = False
         self._landed: deque[tuple[CallTurn, Any, BaseException | None]] = deque()
         self._delivering = False
         self._driver: _Driver
@@ -159,7 +164,10 @@ class Line:
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         reason: BaseException | None = None
         try:
-            with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            with (
+                asyncio.Runner(loop_factory=lambda: loop) as runner,
+                contextlib.suppress(_Killed),
+            ):
                 runner.run(self._serve())
         except BaseException as error:  # a pool that cannot start: said to every caller
             reason = error
@@ -174,6 +182,9 @@ class Line:
             await self._closing.wait()
             while self._inbox:
                 self._take()
+            await self._coordinator.wait_idle()
+            if self._killed:
+                raise _Killed  # leaves the pool at once, without waiting for a worker to retire
 
     def _finish(self, reason: BaseException | None) -> None:
         """End what is left, which is something only where the pool could not do its work."""
@@ -244,6 +255,7 @@ class Line:
                 self._drop(call)
 
     def _kill(self) -> None:
+        self._killed = True
         self._cancel_queued()
         self._coordinator.abandon()
 
