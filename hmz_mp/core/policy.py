@@ -423,6 +423,7 @@ class Policy:
             elif lane.pinned is not None:
                 lane.place = lane.pinned
                 lane.pinned.waiting.append(lane)
+                self._pass_on(lane, now)  # the place that woke it is another's meanwhile
             else:
                 ready.append(lane, first=True)
                 self._grow(kind, ready, now)

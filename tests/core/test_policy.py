@@ -612,3 +612,25 @@ def test_the_work_for_one_event_does_not_grow_with_what_waits(count: int) -> Non
         world.answer(1)
         world.settle()
         assert steps < 20
+
+
+def test_a_session_that_waits_for_its_worker_passes_its_place_on() -> None:
+    world = World(2)
+    pool = Gate("pool", 2)
+    session, plain = Lane(100, "call", (pool,), serial=True), Lane(1, "call", (pool,))
+    world.submit(session)
+    world.settle()
+    world.start_all()
+    world.settle()
+    world.answer(1, seconds=1e-6)
+    for lane in (session, session, plain, plain, plain):
+        world.submit(lane)
+        world.settle()
+    world.answer(1, seconds=1e-6)  # two plain ones take both places there, and the others wait
+    world.settle()
+    assert len(world.workers[1].queue) == 2
+    world.start_all()
+    world.settle()
+    world.give_back(1)  # one place is free: the session wants it in the busy worker, of all
+    world.settle()
+    assert len(world.workers[2].queue) == 1
