@@ -187,14 +187,20 @@ class _Window:
                     found.append(_Failed(error))
         finally:
             for turn in turns:
-                turn.cancel()
+                _let_go(turn)
         return found
 
     def cancel(self) -> None:
         """Cancel what was begun and will not be yielded."""
         for turn in self.begun:
-            turn.cancel()
+            _let_go(turn)
         self.begun.clear()
+
+
+def _let_go(turn: Turn) -> None:
+    """Cancel a turn, or look at its failure, so that asyncio does not complain that nobody did."""
+    if not turn.cancel() and not turn.cancelled():
+        turn.exception()
 
 
 class _Source:

@@ -189,6 +189,7 @@ class Policy:
         if worker is None:
             return
         self.roster.remove(worker)
+        blamed = running in worker.inflight
         lost = list(worker.inflight.values())
         worker.inflight.clear()
         for job in reversed(lost):  # each goes back before the one that came after it
@@ -199,7 +200,7 @@ class Policy:
             elif job.stopping is not None or ticket == running or worker.kind == "host":
                 self._failed(job, job.stopping or error)
             else:
-                self._lost(job, error)
+                self._lost(job, error, blamed)
         self._wake_waiting(worker)
 
     def end_session(self, lane: Lane) -> None:
@@ -293,10 +294,14 @@ class Policy:
         self._requeue(job)
         return True
 
-    def _lost(self, job: Job, error: WorkerDied) -> None:
-        """Queue again a job whose worker died before it began, unless that keeps happening."""
+    def _lost(self, job: Job, error: WorkerDied, blamed: bool) -> None:
+        """Queue again a job whose worker died before it began.
+
+        Not for ever when no other job is ``blamed`` for that, and it keeps happening.
+        """
         job.attempts -= 1
-        job.losses += 1
+        if not blamed:
+            job.losses += 1
         if job.losses < LOSSES:
             self._requeue(job)
         else:
