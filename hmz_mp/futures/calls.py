@@ -33,18 +33,21 @@ class Call(Future[Any]):
     """A future that knows its call, and takes a cancellation to the loop."""
 
     # Beside the future's own state: what to call, until the loop has taken it; then its turn,
-    # until that has ended or is not wanted; and whether it has begun. Of the loop's thread alone.
+    # until that has ended or is not wanted; and whether it has begun: of the loop's thread alone.
+    # Whether it was cancelled: set by any thread, before it tells the loop.
     def __init__(self, loop: Loop, work: Work) -> None:
         super().__init__()
         self._loop = loop
         self.work: Work | None = work
         self.turn: CallTurn | None = None
         self.begun = False
+        self.unwanted = False
 
     def cancel(self) -> bool:
         """Cancel the call if it has not begun."""
         cancelled = super().cancel()
         if cancelled:
+            self.unwanted = True
             self._loop.tell(self)
         return cancelled
 

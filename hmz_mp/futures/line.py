@@ -213,11 +213,12 @@ class Line:
             if not inbox:
                 return
             call = inbox.popleft()
-            if call.cancelled():
+            if call.unwanted:
                 self._drop(call)
             elif call.work is not None:
                 self._begin(call, *call.work)
-        self._wake()
+        self._told = True
+        self._driver.call_soon(self._take)
 
     def _begin(
         self, call: Call, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -269,10 +269,11 @@ def test_threads_submit_while_another_shuts_down() -> None:
     refusals: list[str] = []
 
     def submit() -> None:
-        with pytest.raises(RuntimeError) as refusal:
+        try:
             while True:
                 taken.append(executor.submit(abs, -1))
-        refusals.append(str(refusal.value))
+        except RuntimeError as error:
+            refusals.append(str(error))
 
     threads = [threading.Thread(target=submit) for _ in range(4)]
     for one in threads:
