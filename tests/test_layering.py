@@ -41,6 +41,7 @@ MAY_IMPORT = {
     "hmz_mp.tools": ENGINE_ROOM | TOOLS,
     "hmz_mp.toolbox": ENGINE_ROOM | TOOLS,
     "hmz_mp.futures": ENGINE_ROOM | TOOLS,
+    "hmz_mp.joblib": {"hmz_mp.core.cpus", "hmz_mp.futures"},
     "hmz_mp.agents": ENGINE_ROOM | TOOLS | LEAVES,
     "hmz_mp.fanin": ENGINE_ROOM | TOOLS | LEAVES | DRIVEN,
     "hmz_mp.dispatch": ENGINE_ROOM | TOOLS | LEAVES | DRIVEN,

@@ -35,13 +35,15 @@ class Call(Future[Any]):
     # Beside the future's own state: what to call, until the loop has taken it; then its turn,
     # until that has ended or is not wanted; and whether it has begun: of the loop's thread alone.
     # Whether it was cancelled: set by any thread, before it tells the loop.
+    work: Work | None
+    turn: CallTurn | None = None
+    begun = False
+    unwanted = False
+
     def __init__(self, loop: Loop, work: Work) -> None:
         super().__init__()
         self._loop = loop
-        self.work: Work | None = work
-        self.turn: CallTurn | None = None
-        self.begun = False
-        self.unwanted = False
+        self.work = work
 
     def cancel(self) -> bool:
         """Cancel the call if it has not begun."""

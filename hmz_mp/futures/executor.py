@@ -93,6 +93,13 @@ class ProcessExecutor(Executor):
         if wait:
             self._line.join()
 
+    def kill_workers(self) -> None:
+        """Take no more calls and end those that run, as the library's executor of Python 3.14.
+
+        Their futures fail with `hmz_mp.errors.PoolClosed`; those that had not begun are cancelled.
+        """
+        self._line.close(kill=True)
+
     def __exit__(
         self,
         kind: type[BaseException] | None,
@@ -101,7 +108,7 @@ class ProcessExecutor(Executor):
     ) -> Literal[False]:
         """Shut down; after a `KeyboardInterrupt` what runs is ended, not waited for."""
         if kind is not None and issubclass(kind, KeyboardInterrupt):
-            self._line.close(kill=True)
+            self.kill_workers()
         self.shutdown(wait=True)
         return False
 

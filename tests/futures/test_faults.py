@@ -124,7 +124,7 @@ def test_an_initializer_that_hangs_does_not_hang_a_shutdown_that_cancels() -> No
     with pytest.raises(TimeoutError):
         running.result(0.05)
     began = time.monotonic()
-    executor._line.close(kill=True)  # what Ctrl-C and leaving by KeyboardInterrupt do
+    executor.kill_workers()
     executor.shutdown()
     assert time.monotonic() - began < 10
     assert all(one.done() for one in [running, *queued])
