@@ -181,7 +181,7 @@ class Coordinator:
             self._idle = None
 
     def _answer(
-        self, job: Shipment, answer: wire.Answer, buffers: list[bytearray], pid: int | None
+        self, job: Shipment, answer: wire.Answer, buffers: list[memoryview], pid: int | None
     ) -> None:
         turn = job.turn
         turn.ran = (pid, answer.began, answer.seconds, job.attempts, answer.output)
@@ -243,13 +243,13 @@ class Coordinator:
             self.fail_all(WorkerStartFailed(text))
 
     def worker_answered(
-        self, worker: int, answers: Sequence[wire.Answer], buffers: list[bytearray]
+        self, worker: int, answers: Sequence[wire.Answer], buffers: list[memoryview]
     ) -> None:
         """Hear how calls ended."""
         now = monotonic()
         pid = self.engine.pid(worker)
         at = 0
-        own: list[bytearray] = []
+        own: list[memoryview] = []
         for answer in answers:
             if buffers:
                 own = buffers[at : at + answer.buffers]

@@ -21,7 +21,7 @@ import cloudpickle
 
 from hmz_mp.core.jobs import Kind, Timing
 from hmz_mp.errors import Unpicklable
-from hmz_mp_worker.payload import PLAIN, Payload, dump, dump_by_value, pickle_by_value
+from hmz_mp_worker.payload import PLAIN, Payload, dump, dump_by_value, lighten, pickle_by_value
 
 __all__ = [
     "Function",
@@ -333,7 +333,11 @@ def _dump(value: Any) -> Payload:
 def pack_arguments(call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Payload:
     """Pickle a call's arguments. Raises `Unpicklable`, naming the one that cannot be."""
     if not kwargs and PLAIN.issuperset(map(type, args)):
-        return Payload(pickle.dumps((args, kwargs), 5))
+        if bytes not in map(type, args):
+            return Payload(pickle.dumps((args, kwargs), 5))
+        light = tuple([lighten(value) for value in args])
+        return dump((light, kwargs))._replace(borrowed=True)
+    args = tuple([lighten(value) for value in args])
     try:
         for value in (*args, *kwargs.values()):
             for home in _homes(value):

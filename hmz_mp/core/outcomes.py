@@ -26,7 +26,7 @@ _NOT_RAISED = (
 )
 
 
-def load_value(answer: wire.Answer, buffers: list[bytearray], name: str) -> Any:
+def load_value(answer: wire.Answer, buffers: list[memoryview], name: str) -> Any:
     """Return an answer's value. Raises `Unpicklable` when it cannot be loaded here."""
     try:
         return load(answer.data, buffers)

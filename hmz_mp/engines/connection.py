@@ -42,7 +42,7 @@ class Connection:
         self._driver = driver
         self._sock = sock
         self._fd = sock.fileno()
-        self._reader = FrameReader(_SLICE)
+        self._reader = FrameReader()
         self._on_frame = on_frame
         self._on_end = on_end
         self._after = after
@@ -113,7 +113,8 @@ class Connection:
     def _receive(self) -> bool:
         """Read one slice; return whether there may be more."""
         try:
-            count = self._sock.recv_into(self._reader.target())
+            reader = self._reader
+            count = self._sock.recv_into(reader.target(), 0 if reader.large else _SLICE)
         except (BlockingIOError, InterruptedError):
             return False
         except OSError:
@@ -124,6 +125,8 @@ class Connection:
             return False
         for frame in self._reader.received(count):
             self._on_frame(frame)
+            if frame[1]:
+                self._reader.recycle(frame[1])
         if self._after is not None:
             self._after()
         return not self.closed

@@ -24,6 +24,7 @@ from hmz_mp.engines.connection import Connection
 from hmz_mp.engines.zygote import ZygoteConfig, ZygoteHandle, authkey
 from hmz_mp.errors import WorkerDied
 from hmz_mp_worker import wire
+from hmz_mp_worker.arena import Arena
 from hmz_mp_worker.framing import Buffer, Frame
 from hmz_mp_worker.kernel import signal_all
 from hmz_mp_worker.page import anonymous_file, read_page
@@ -48,7 +49,7 @@ class EngineEvents(Protocol):
         """Hear that a worker cannot be set up; its end follows."""
 
     def worker_answered(
-        self, worker: int, answers: Sequence[wire.Answer], buffers: list[bytearray]
+        self, worker: int, answers: Sequence[wire.Answer], buffers: list[memoryview]
     ) -> None:
         """Hear how calls ended."""
 
@@ -74,13 +75,14 @@ class EngineEvents(Protocol):
 class _LocalWorker:
     """One worker process, as the engine knows it."""
 
-    __slots__ = ("connection", "functions", "kind", "output", "page", "pid")
+    __slots__ = ("arena", "connection", "functions", "kind", "output", "page", "pid")
 
     def __init__(self, kind: Kind, connection: Connection, output: int, page: int) -> None:
         self.kind: Kind = kind
         self.connection = connection
         self.output = output
         self.page = page
+        self.arena = Arena(page)
         self.pid: int | None = None
         self.functions: set[int] = set()  # ids that it was sent
 
@@ -161,7 +163,13 @@ class LocalEngine:
                 functions.append(wire.Function(function.id, function.data))
             data, extra = split(job.payload)
             session = job.lane.id if job.lane.serial else 0
-            calls.append(wire.Call(job.ticket, function.id, data, session, len(extra)))
+            shared = None
+            if extra and (shared := target.arena.inbox.put(extra)) is not None:
+                extra = ()
+            call = wire.Call(
+                job.ticket, function.id, data, session, len(extra), shared, job.payload.borrowed
+            )
+            calls.append(call)
             buffers += extra
         target.connection.send(wire.encode(wire.Calls(functions, calls)), buffers)
 
@@ -214,7 +222,11 @@ class LocalEngine:
         body, buffers = frame
         message = wire.decode_from_worker(body)
         if isinstance(message, wire.Answers):
-            self._events.worker_answered(worker, message.answers, buffers)
+            first = message.answers[0]
+            if first.shared is not None:
+                self._take_shared(worker, first)
+            else:
+                self._events.worker_answered(worker, message.answers, buffers)
         elif isinstance(message, wire.Said):
             self._events.worker_said(worker, message)
         elif isinstance(message, wire.GaveBack):
@@ -225,6 +237,16 @@ class LocalEngine:
             self._events.worker_ready(worker)
         else:
             self._events.worker_refused(message)
+
+    def _take_shared(self, worker: int, answer: wire.Answer) -> None:
+        """Take an answer whose value lies in shared memory; such a one comes alone."""
+        outbox = self._workers[worker].arena.outbox
+        assert answer.shared is not None
+        parts = outbox.get(answer.shared, borrowed=answer.borrowed)
+        try:
+            self._events.worker_answered(worker, [answer], parts)
+        finally:
+            outbox.release()
 
     def _zygote_said(self, message: wire.FromZygote) -> None:
         if isinstance(message, wire.Forked):
@@ -259,6 +281,7 @@ class LocalEngine:
             signal=os.WTERMSIG(status) if status is not None and os.WIFSIGNALED(status) else None,
             stderr_tail=tail(target.output, _TAIL).decode("utf-8", "replace"),
         )
+        target.arena.close()
         os.close(target.output)
         os.close(target.page)
         self._events.worker_died(worker, page.running, error)

@@ -36,7 +36,7 @@ def test_a_value() -> None:
 
 def test_a_value_in_buffers() -> None:
     data, buffers = payload.split(payload.dump(b"x" * 100_000))
-    got = load_value(answer(data, buffers=1), [bytearray(one) for one in buffers], "f")
+    got = load_value(answer(data, buffers=1), [memoryview(bytearray(one)) for one in buffers], "f")
     assert got == b"x" * 100_000
 
 

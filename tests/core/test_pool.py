@@ -179,6 +179,35 @@ async def test_large_values_there_and_back() -> None:
         assert len(await pool.run(bytes, 30_000_000)) == 30_000_000
 
 
+async def test_large_values_of_every_kind_are_their_own_at_both_ends() -> None:
+    array = pytest.importorskip("array")
+    data = os.urandom(300_000)
+
+    def change(value: Any) -> Any:
+        value[0] = 7
+        return value
+
+    async with Pool(2) as pool:
+        held = [await pool.run(bytes, data) for _ in range(5)]
+        assert held == [data] * 5
+        assert all(type(one) is bytes for one in held)
+        changed = [await pool.run(change, bytearray(data)) for _ in range(3)]
+        assert changed == [bytearray(b"\x07" + data[1:])] * 3
+        mixed = (data, bytearray(data), [data, data], {"key": data}, array.array("B", data))
+        assert await pool.run(tuple, mixed) == mixed
+        turns = [pool.submit(bytes, data[at:]) for at in range(40)]
+        assert [await answer_of(turn) for turn in turns] == [data[at:] for at in range(40)]
+
+
+async def test_a_worker_that_ends_with_a_large_answer_on_its_way_harms_no_other() -> None:
+    data = os.urandom(1_000_000)
+    async with Pool(1) as pool:
+        for _ in range(3):
+            with pytest.raises(WorkerDied):
+                await pool.run(lambda value: os._exit(len(value) % 200), data)
+            assert await pool.run(bytes, data) == data
+
+
 async def test_what_a_turn_prints_is_kept_with_it() -> None:
     async with Pool(1) as pool:
         turn = pool.submit(print, "hello", "there")

@@ -17,6 +17,7 @@ import cloudpickle
 
 import hmz_mp_worker
 from hmz_mp_worker import payload, wire
+from hmz_mp_worker.arena import Arena
 from hmz_mp_worker.framing import FrameReader, frame_parts, send_all
 from hmz_mp_worker.page import anonymous_file
 from hmz_mp_worker.stdio import output_file
@@ -37,7 +38,7 @@ class Wire:
         self.sock = sock
         self._decode = decode
         self._reader = FrameReader()
-        self._messages: deque[tuple[Any, list[bytearray]]] = deque()
+        self._messages: deque[tuple[Any, list[memoryview]]] = deque()
 
     def send(self, message: Any, buffers: Sequence[bytes] = ()) -> None:
         send_all(self.sock, frame_parts(wire.encode(message), buffers))
@@ -46,7 +47,7 @@ class Wire:
         """Return the next message."""
         return self.receive_with_buffers()[0]
 
-    def receive_with_buffers(self) -> tuple[Any, list[bytearray]]:
+    def receive_with_buffers(self) -> tuple[Any, list[memoryview]]:
         while not self._messages:
             count = self.sock.recv_into(self._reader.target())
             if not count:
@@ -71,6 +72,7 @@ class RawWorker(Wire):
         self.number = number
         self.output = output
         self.page = page
+        self.arena = Arena(page)
         self.pid = 0
         self._tickets = 0
         self._calls: dict[int, wire.Call] = {}
@@ -121,6 +123,7 @@ class RawWorker(Wire):
         return value_of(self.answer())
 
     def close(self) -> None:
+        self.arena.close()
         self.sock.close()
         os.close(self.output)
         os.close(self.page)

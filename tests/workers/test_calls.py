@@ -110,15 +110,30 @@ def test_buffers_go_to_their_call(worker: RawWorker) -> None:
     assert [one.ticket for one in answers] == [1, 9, 2, 3]
 
 
-def test_a_large_answer_travels_in_buffers(worker: RawWorker) -> None:
-    worker.calls([(bytes, (5,), {}), (bytes, (300_000,), {}), (bytes, (6,), {})])
+def test_a_large_answer_travels_in_shared_memory_and_the_next_in_buffers(
+    worker: RawWorker,
+) -> None:
+    calls: list[Any] = [
+        (bytes, (5,), {}),
+        (bytes, (300_000,), {}),
+        (bytes, (200_000,), {}),
+        (bytes, (6,), {}),
+    ]
+    worker.calls(calls)
     found: list[bytes] = []
-    while len(found) < 3:
+    shared = 0
+    while len(found) < 4:
         message, buffers = worker.receive_with_buffers()
         for answer in message.answers:
-            own, buffers = buffers[: answer.buffers], buffers[answer.buffers :]
+            if answer.shared is not None:  # not released, so the other one finds it taken
+                shared += 1
+                own = worker.arena.outbox.get(answer.shared, borrowed=answer.borrowed)
+            else:
+                own, buffers = buffers[: answer.buffers], buffers[answer.buffers :]
             found.append(payload.load(answer.data, own))
-    assert [len(one) for one in found] == [5, 300_000, 6]
+            own.clear()
+    assert [len(one) for one in found] == [5, 300_000, 200_000, 6]
+    assert shared == 1
 
 
 def test_more_answers_than_the_page_holds(worker: RawWorker) -> None:

@@ -51,7 +51,7 @@ class BadText(Exception):
 
 def there_and_back(value: Any) -> Any:
     data, buffers = split(dump(value))
-    return load(data, [bytearray(buffer) for buffer in buffers])
+    return load(data, [memoryview(bytearray(buffer)) for buffer in buffers])
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_large_buffers_stay_out() -> None:
     data, buffers = split(dumped)
     assert data == b""
     assert len(buffers) == 2
-    back = load(data, [bytearray(one) for one in buffers])
+    back = load(data, [memoryview(bytearray(one)) for one in buffers])
     assert bytes(back[0].data) == bytes(block.data)
 
 

@@ -16,6 +16,7 @@ from time import monotonic
 from typing import Any
 
 from hmz_mp_worker import running, state, wire
+from hmz_mp_worker.arena import Region
 from hmz_mp_worker.framing import FrameReader
 from hmz_mp_worker.link import Link
 from hmz_mp_worker.stdio import Output
@@ -23,21 +24,21 @@ from hmz_mp_worker.stdio import Output
 __all__ = ["CallWorker"]
 
 _LOOK_EVERY = 0.01
-_NONE: list[bytearray] = []
-_Queued = tuple[wire.Call, list[bytearray]]
+_NONE: list[memoryview] = []
+_Queued = tuple[wire.Call, list[memoryview]]
 
 
 class CallWorker:
     """Runs calls until it is told to retire or its coordinator is gone."""
 
     # The whole state: what waits, what runs (its ticket), the sessions' dicts, the functions.
-    def __init__(self, sock: socket.socket, link: Link, output: Output) -> None:
+    def __init__(self, sock: socket.socket, link: Link, output: Output, inbox: Region) -> None:
         self._sock = sock
         self._link = link
         self._output = output
         self._reader = FrameReader()
         self._queue: deque[_Queued] = deque()
-        self._functions = running.Functions()
+        self._functions = running.Functions(inbox)
         self._sessions: dict[int, dict[str, Any]] = {}
         self._turn = state.RunningTurn(0, 0, self._sessions, link)  # the same for every call
         self._ticket = 0
@@ -54,11 +55,13 @@ class CallWorker:
                 except IndexError:
                     break
                 self._run(call, buffers)
+                if buffers:
+                    self._reader.recycle(buffers)
             self._link.flush()
             if self._retiring or not self._receive():
                 return
 
-    def _run(self, call: wire.Call, buffers: list[bytearray]) -> None:
+    def _run(self, call: wire.Call, buffers: list[memoryview]) -> None:
         link, ticket = self._link, call.ticket
         self._ticket = ticket
         turn = self._turn
@@ -90,7 +93,7 @@ class CallWorker:
                 taken = True
         return True
 
-    def _take(self, message: wire.ToWorker, buffers: list[bytearray]) -> None:
+    def _take(self, message: wire.ToWorker, buffers: list[memoryview]) -> None:
         if isinstance(message, wire.Calls):
             self._take_calls(message, buffers)
         elif isinstance(message, wire.Forget):
@@ -102,7 +105,7 @@ class CallWorker:
         elif isinstance(message, wire.Retire):
             self._retiring = True
 
-    def _take_calls(self, message: wire.Calls, buffers: list[bytearray]) -> None:
+    def _take_calls(self, message: wire.Calls, buffers: list[memoryview]) -> None:
         for function in message.functions:
             self._functions.add(function)
         at = 0
@@ -126,12 +129,14 @@ class CallWorker:
         return ticket
 
     def _give_back(self) -> list[int]:
-        tickets = []
+        tickets: list[int] = []
         while True:
             try:  # pop from the end while the main thread pops from the start: each call goes once
-                tickets.append(self._queue.pop()[0].ticket)
+                call, _ = self._queue.pop()
             except IndexError:
                 return tickets[::-1]
+            self._functions.give_back(call)
+            tickets.append(call.ticket)
 
     def idle(self) -> bool:
         """Whether nothing waits and nothing runs."""

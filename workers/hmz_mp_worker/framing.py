@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import sys
 from collections.abc import Sequence
 
 __all__ = [
@@ -22,11 +23,15 @@ __all__ = [
 ]
 
 Buffer = bytes | bytearray | memoryview
-Frame = tuple[Buffer, list[bytearray]]
+Frame = tuple[Buffer, list[memoryview]]
 
 BODY_CEILING = 1 << 28
 BUFFERS_CEILING = 1 << 20
 BUFFER_CEILING = 1 << 42
+
+_SPARES = 4  # pieces of memory kept for the next large parts
+_SPARE_CEILING = 1 << 24
+_REFERENCES = 2  # what sys.getrefcount says of an object that one variable holds
 
 _HEADER = struct.Struct("<II")
 _LENGTH = struct.Struct("<Q")
@@ -58,27 +63,40 @@ class FrameReader:
 
     Receive into `target`, then say how much came with `received`, which returns the frames that
     are now whole. A body it returns may be a view of its own buffer: decode it before the next
-    call of `target`.
+    call of `target`. Hand buffers back with `recycle`: memory that is used again costs no page
+    faults, which cost more than the copy.
     """
 
     # The whole state: the buffer and the filled part of it; for a frame that does not fit in
-    # the buffer, the parts that are whole, those still wanted, and the one being filled.
-    __slots__ = ("_buffer", "_end", "_filled", "_part", "_start", "_view", "_wanted", "_whole")
+    # the buffer, the parts that are whole, those still wanted, and the one being filled; memory
+    # that was handed back, the oldest first.
+    __slots__ = (
+        "_buffer",
+        "_end",
+        "_filled",
+        "_part",
+        "_spare",
+        "_start",
+        "_view",
+        "_wanted",
+        "_whole",
+    )
 
     def __init__(self, size: int = 1 << 17) -> None:
         self._buffer = bytearray(size)
         self._view = memoryview(self._buffer)
         self._start = 0
         self._end = 0
-        self._part: bytearray | None = None
+        self._part: memoryview | None = None
         self._filled = 0
         self._wanted: list[int] = []
-        self._whole: list[bytearray] = []
+        self._whole: list[memoryview] = []
+        self._spare: list[bytearray] = []
 
     def target(self) -> memoryview:
         """Return where the next bytes are to be received."""
         if self._part is not None:
-            return memoryview(self._part)[self._filled :]
+            return self._part[self._filled :]
         if self._start:
             rest = self._end - self._start
             self._view[:rest] = self._view[self._start : self._end]
@@ -98,6 +116,34 @@ class FrameReader:
         while (frame := self._small_frame()) is not None:
             frames.append(frame)
         return frames
+
+    @property
+    def large(self) -> bool:
+        """Whether `target` is the rest of one large part."""
+        return self._part is not None
+
+    def recycle(self, buffers: list[memoryview]) -> None:
+        """Take back the memory of buffers that nobody holds any more; empties the list."""
+        while buffers:
+            buffer = buffers.pop()
+            # Held elsewhere, it is somebody's value: the references here are `buffer` and ours.
+            if buffer.nbytes <= _SPARE_CEILING and sys.getrefcount(buffer) == _REFERENCES:
+                memory = buffer.obj
+                assert isinstance(memory, bytearray)
+                try:
+                    buffer.release()
+                except BufferError:  # an array lies in it
+                    continue
+                self._spare.append(memory)
+                if len(self._spare) > _SPARES:
+                    self._spare.pop(0)
+
+    def _allocate(self, length: int) -> memoryview:
+        for at, memory in enumerate(self._spare):
+            if length <= len(memory) <= 4 * length:
+                del self._spare[at]
+                return memoryview(memory)[:length]
+        return memoryview(bytearray(length))
 
     @property
     def partial(self) -> bool:
@@ -144,7 +190,7 @@ class FrameReader:
                 self._part = None
             if not self._wanted:
                 return True
-            part = bytearray(self._wanted.pop(0))
+            part = self._allocate(self._wanted.pop(0))
             here = min(len(part), self._end - self._start)
             part[:here] = self._view[self._start : self._start + here]
             self._start += here

@@ -12,7 +12,10 @@ import threading
 from collections.abc import Sequence
 from time import monotonic
 
+import msgspec.structs
+
 from hmz_mp_worker import wire
+from hmz_mp_worker.arena import Region
 from hmz_mp_worker.framing import Buffer, frame_parts, send_all
 from hmz_mp_worker.page import Page
 
@@ -24,11 +27,12 @@ _FLUSH_AFTER = 0.001  # seconds that an answer waits at most while short calls f
 class Link:
     """Sends what one worker has to say. Any thread of the worker may use it."""
 
-    __slots__ = ("_last", "_lock", "_page", "_running", "_sock")
+    __slots__ = ("_last", "_lock", "_outbox", "_page", "_running", "_sock")
 
-    def __init__(self, sock: socket.socket, page: Page) -> None:
+    def __init__(self, sock: socket.socket, page: Page, outbox: Region) -> None:
         self._sock = sock
         self._page = page
+        self._outbox = outbox
         self._lock = threading.RLock()
         self._running = 0
         self._last = 0.0
@@ -47,6 +51,8 @@ class Link:
                     self.flush()
                 return
             self.flush()
+            if buffers and (lengths := self._outbox.put(buffers)) is not None:
+                answer, buffers = msgspec.structs.replace(answer, shared=lengths), ()
             self._send(wire.Answers([answer]), buffers)
             self._page.begin(0)
 

@@ -26,6 +26,7 @@ __all__ = [
     "dump",
     "dump_back",
     "dump_by_value",
+    "lighten",
     "load",
     "pack_failure",
     "pickle_by_value",
@@ -34,6 +35,7 @@ __all__ = [
 
 INLINE_CEILING = 1 << 16  # a larger pickle travels beside the message, not inside it
 _OUT_OF_BAND_FROM = 1 << 16
+_BUFFERS_MOST = 1000  # of one value; further ones stay inside its pickle
 # Types whose pickle has nothing in it that needs a look: no class, no buffer, no reference.
 PLAIN = frozenset({int, float, complex, bool, str, bytes, type(None)})
 
@@ -43,6 +45,7 @@ class Payload(NamedTuple):
 
     data: bytes
     buffers: tuple[Buffer, ...] = ()
+    borrowed: bool = False  # whether loading copies the buffers, and keeps none of them
 
 
 class _Buffers:
@@ -58,7 +61,7 @@ class _Buffers:
             raw = buffer.raw()
         except BufferError:  # not contiguous: pickle says so itself
             return True
-        if raw.nbytes < _OUT_OF_BAND_FROM:
+        if raw.nbytes < _OUT_OF_BAND_FROM or len(self.taken) >= _BUFFERS_MOST:
             return True
         self.taken.append(raw)
         return False
@@ -108,6 +111,25 @@ def _by_value_pickler() -> Any:
     return ByValuePickler
 
 
+class LargeBytes:
+    """Pickles as bytes whose content travels beside the pickle, not copied into it."""
+
+    __slots__ = ("_data",)
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def __reduce__(self) -> tuple[type[bytes], tuple[pickle.PickleBuffer]]:
+        return bytes, (pickle.PickleBuffer(self._data),)
+
+
+def lighten(value: Any) -> Any:
+    """Return what to pickle in place of ``value``: large bytes go without a copy."""
+    if type(value) is bytes and len(value) >= _OUT_OF_BAND_FROM:
+        return LargeBytes(value)
+    return value
+
+
 class _ClassReference:
     """Finds a class of the coordinator's by cloudpickle's id of it."""
 
@@ -125,11 +147,14 @@ def dump_back(value: Any) -> Payload:
     A class that came from there by value goes back as a reference. Sent by value, cloudpickle
     would find the caller's own class at the other end and set all its attributes anew.
     """
-    if type(value) in PLAIN:
+    if type(value) in PLAIN and (type(value) is not bytes or len(value) < _OUT_OF_BAND_FROM):
         return Payload(pickle.dumps(value, 5))
     buffers = _Buffers()
-    data = _dump_back(value, buffers)
-    return Payload(data, tuple(buffers.taken)) if buffers.taken else Payload(data)
+    light = lighten(value)
+    data = _dump_back(light, buffers)
+    if not buffers.taken:
+        return Payload(data)
+    return Payload(data, tuple(buffers.taken), borrowed=light is not value)
 
 
 def _dump_back(value: Any, buffers: _Buffers | None) -> bytes:
@@ -173,7 +198,7 @@ def split(payload: Payload) -> tuple[bytes, tuple[Buffer, ...]]:
     return payload.data, ()
 
 
-def load(data: Buffer, buffers: list[bytearray] | None = None) -> Any:
+def load(data: Buffer, buffers: list[memoryview] | None = None) -> Any:
     """Unpickle what `split` made. Raises whatever loading the value raises."""
     if buffers:
         return pickle.loads(buffers[0], buffers=buffers[1:])

@@ -10,6 +10,7 @@ from types import FrameType
 from typing import Any
 
 from hmz_mp_worker import payload, reporting, wire
+from hmz_mp_worker.arena import Region
 from hmz_mp_worker.framing import Buffer
 from hmz_mp_worker.link import Link
 
@@ -23,9 +24,10 @@ class Unloadable(Exception):
 class Functions:
     """The functions this worker was sent, loaded on first use."""
 
-    __slots__ = ("_loaded", "_pickles")
+    __slots__ = ("_inbox", "_loaded", "_pickles")
 
-    def __init__(self) -> None:
+    def __init__(self, inbox: Region) -> None:
+        self._inbox = inbox
         self._loaded: dict[int, Any] = {}
         self._pickles: dict[int, bytes] = {}
 
@@ -33,15 +35,27 @@ class Functions:
         """Keep a function's pickle; it is loaded by the first call that names it."""
         self._pickles[function.id] = function.data
 
+    def give_back(self, call: wire.Call) -> None:
+        """Let go of a call that will run elsewhere."""
+        if call.shared is not None:
+            self._inbox.skip()
+
     def forget(self, ids: list[int]) -> None:
         """Drop functions that no call will name again."""
         for one in ids:
             self._loaded.pop(one, None)
             self._pickles.pop(one, None)
 
-    def resolve(self, call: wire.Call, buffers: list[bytearray]) -> tuple[Any, Any, Any]:
+    def resolve(self, call: wire.Call, buffers: list[memoryview]) -> tuple[Any, Any, Any]:
         """Return the function, the arguments and the keyword arguments of a call."""
-        value = payload.load(call.data, buffers)
+        if call.shared is not None:
+            parts = self._inbox.get(call.shared, borrowed=call.borrowed)
+            try:
+                value = payload.load(call.data, parts)
+            finally:
+                self._inbox.release()
+        else:
+            value = payload.load(call.data, buffers)
         if not call.function:
             return value  # type: ignore[no-any-return]  # the coordinator packs three
         function = self._loaded.get(call.function)
@@ -105,12 +119,15 @@ def pack_answer(
     """Return a call's answer, which is a failure when its value cannot be pickled."""
     seconds = monotonic() - began
     try:
-        data, buffers = payload.split(payload.dump_back(value))
+        dumped = payload.dump_back(value)
+        data, buffers = payload.split(dumped)
     except BaseException as error:  # dumping runs the user's code
         what = f"the result, of type {type(value).__module__}.{type(value).__qualname__},"
         failure = payload.pack_failure(error, unpicklable=what)
         return wire.Answer(ticket, False, failure, began, seconds, output), ()
-    return wire.Answer(ticket, True, data, began, seconds, output, len(buffers)), buffers
+    count, borrowed = len(buffers), dumped.borrowed
+    answer = wire.Answer(ticket, True, data, began, seconds, output, count, None, borrowed)
+    return answer, buffers
 
 
 def pack_error(

@@ -15,6 +15,7 @@ from time import monotonic
 from typing import IO, Any, cast
 
 from hmz_mp_worker import running, state, wire
+from hmz_mp_worker.arena import Region
 from hmz_mp_worker.framing import FrameReader
 from hmz_mp_worker.link import Link
 from hmz_mp_worker.stdio import OUTPUT_CEILING, Output
@@ -26,14 +27,14 @@ class HostWorker:
     """Runs turns until it is told to retire, and has, or its coordinator is gone."""
 
     # The whole state: the running tasks by ticket, the sessions' dicts, the functions.
-    def __init__(self, sock: socket.socket, link: Link, output: Output) -> None:
+    def __init__(self, sock: socket.socket, link: Link, output: Output, inbox: Region) -> None:
         self._sock = sock
         self._link = link
         self._output = output
         self._reader = FrameReader()
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._printed: dict[int, _Printed] = {}
-        self._functions = running.Functions()
+        self._functions = running.Functions(inbox)
         self._sessions: dict[int, dict[str, Any]] = {}
         self._retiring = False
         self._flushing = False
@@ -65,7 +66,7 @@ class HostWorker:
         with contextlib.suppress(OSError):  # the coordinator is gone
             self._link.flush()
 
-    def _take(self, message: wire.ToWorker, buffers: list[bytearray]) -> None:
+    def _take(self, message: wire.ToWorker, buffers: list[memoryview]) -> None:
         if isinstance(message, wire.Calls):
             for function in message.functions:
                 self._functions.add(function)
@@ -86,7 +87,7 @@ class HostWorker:
         elif isinstance(message, wire.Retire):
             self._retiring = True
 
-    def _start(self, call: wire.Call, buffers: list[bytearray]) -> None:
+    def _start(self, call: wire.Call, buffers: list[memoryview]) -> None:
         task = asyncio.get_running_loop().create_task(self._run(call, buffers))
         self._tasks[call.ticket] = task
         task.add_done_callback(lambda task: self._ended(call.ticket, task))
@@ -98,7 +99,7 @@ class HostWorker:
             self._link.answer(running.pack_error(ticket, error, monotonic(), b"", None))
             self._flush_soon()
 
-    async def _run(self, call: wire.Call, buffers: list[bytearray]) -> None:
+    async def _run(self, call: wire.Call, buffers: list[memoryview]) -> None:
         ticket = call.ticket
         turn = state.RunningTurn(ticket, call.session, self._sessions, self._link)
         state.task_turn.set(turn)

@@ -141,8 +141,9 @@ class Call(msgspec.Struct, frozen=True, array_like=True):
     """One call. ``data`` is the pickle of its arguments.
 
     Empty ``data`` with ``buffers`` means that the frame's next buffer is the pickle; the rest of
-    its ``buffers`` are the pickle's out-of-band buffers. ``function`` 0 means that the pickle
-    holds the function too.
+    its ``buffers`` are the pickle's out-of-band buffers. ``shared`` has the lengths of the same
+    when they are in the shared `arena` instead; ``borrowed`` says that loading copies them.
+    ``function`` 0 means that the pickle holds the function too.
     """
 
     ticket: int
@@ -150,6 +151,8 @@ class Call(msgspec.Struct, frozen=True, array_like=True):
     data: bytes
     session: int = 0
     buffers: int = 0
+    shared: list[int] | None = None
+    borrowed: bool = False
 
 
 class Welcome(Message, frozen=True, tag=1):
@@ -202,7 +205,7 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
     """The end of one call: ``data`` is its value's pickle, or an encoded `Failure`.
 
     ``began`` is the monotonic clock's, ``seconds`` the run time, ``output`` what it printed.
-    ``buffers`` counts the frame's buffers that belong to it, as in `Call`.
+    ``buffers``, ``shared`` and ``borrowed`` are as in `Call`.
     """
 
     ticket: int
@@ -212,6 +215,8 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
     seconds: float
     output: bytes = b""
     buffers: int = 0
+    shared: list[int] | None = None
+    borrowed: bool = False
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True):

@@ -12,6 +12,7 @@ import sys
 from typing import NoReturn
 
 from hmz_mp_worker import running, stdio, wire
+from hmz_mp_worker.arena import Arena
 from hmz_mp_worker.calls import CallWorker
 from hmz_mp_worker.framing import FrameReader
 from hmz_mp_worker.link import Link
@@ -33,17 +34,18 @@ def serve(sock_fd: int, output_fd: int, page_fd: int, *, host: bool) -> None:
     sock = socket.socket(fileno=_move_up(sock_fd))
     sock.setblocking(True)
     page = Page(page_fd)
+    arena = Arena(page_fd).open()
     os.close(page_fd)
     _reseed()
-    link = Link(sock, page)
+    link = Link(sock, page, arena.outbox)
     if running.set_up(_receive_welcome(sock), link):
         taken = stdio.Output(output)
         if host:
             from hmz_mp_worker.turns import HostWorker
 
-            HostWorker(sock, link, taken).run()
+            HostWorker(sock, link, taken, arena.inbox).run()
         else:
-            CallWorker(sock, link, taken).run()
+            CallWorker(sock, link, taken, arena.inbox).run()
 
 
 def _move_up(fd: int) -> int:
