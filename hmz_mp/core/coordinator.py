@@ -114,6 +114,8 @@ class Coordinator:
                     shipping.setdefault(command.worker, []).extend(command.jobs)  # type: ignore[arg-type]  # the pool's jobs are shipments
                 else:
                     self._carry_out(command)
+        if shipping:
+            self.engine.follow_paths()
         for worker, jobs in shipping.items():
             self._ship(worker, jobs, now)
         self._set_timer()

@@ -226,7 +226,6 @@ class Pool(Caller):
         last = functions.last_id
         function = functions.resolve(fn)
         if function.id > last:  # a new one
-            coordinator.engine.follow_paths()
             if functions.by_value:
                 coordinator.engine.prepare_by_value()
             if functions.dropped:

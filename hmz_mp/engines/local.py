@@ -12,7 +12,6 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Protocol
 
 import anyio
@@ -21,7 +20,7 @@ from hmz_mp.core.jobs import Kind
 from hmz_mp.core.loop import Driver
 from hmz_mp.core.shipment import Shipment
 from hmz_mp.engines.connection import Connection
-from hmz_mp.engines.zygote import ZygoteConfig, ZygoteHandle, authkey
+from hmz_mp.engines.zygote import ZygoteConfig, ZygoteHandle, authkey, own_path
 from hmz_mp.errors import WorkerDied
 from hmz_mp_worker import wire
 from hmz_mp_worker.arena import Arena
@@ -115,7 +114,7 @@ class LocalEngine:
 
     def start(self) -> None:
         """Start the zygote. It boots while the caller goes on."""
-        self._paths = self._current_paths()
+        self._paths = own_path(), self._cwd()
         self._zygote = ZygoteHandle(
             self._driver, self._config, self._zygote_said, self._zygote_ended
         )
@@ -201,15 +200,21 @@ class LocalEngine:
 
     def follow_paths(self) -> None:
         """Tell workers when ``sys.path`` or the working directory has changed."""
-        paths = self._current_paths()
-        if paths != self._paths:
-            self._paths = paths
-            for worker in self._workers:
-                self._send(worker, wire.Paths(*paths))
+        before = self._paths
+        cwd = self._cwd()
+        if sys.path != before[0] or cwd != before[1]:
+            self._paths = own_path(), cwd
+            if self._paths != before:
+                for worker in self._workers:
+                    self._send(worker, wire.Paths(*self._paths))
 
-    def _current_paths(self) -> tuple[list[str], str]:
-        cwd = self._config.cwd or str(Path.cwd())
-        return [str(entry) for entry in sys.path], cwd
+    def _cwd(self) -> str:
+        if self._config.cwd is not None:
+            return self._config.cwd
+        try:
+            return os.getcwd()  # noqa: PTH109  # asked before each shipment, at half the cost
+        except OSError:  # it was removed; workers stay where they are
+            return self._paths[1] or os.curdir
 
     def _send(self, worker: int, message: wire.ToWorker) -> None:
         target = self._workers.get(worker)

@@ -18,7 +18,7 @@ from hmz_mp_worker.framing import Frame
 from hmz_mp_worker.page import anonymous_file
 from hmz_mp_worker.stdio import output_file, tail
 
-__all__ = ["ZygoteConfig", "ZygoteHandle", "authkey"]
+__all__ = ["ZygoteConfig", "ZygoteHandle", "authkey", "own_path"]
 
 _CODE = (
     "import sys; sys.path.append(sys.argv[3]); "
@@ -60,7 +60,7 @@ class ZygoteHandle:
             raise
         self.connection = Connection(driver, ours, self._take, on_end)
         preload = [*config.preload, *([_MULTIPROCESSING] if authkey() else [])]
-        boot = wire.Boot(wire.VERSION, _own_path(), preload, config.niceness)
+        boot = wire.Boot(wire.VERSION, own_path(), preload, config.niceness)
         self.connection.send(wire.encode(boot))
 
     def _launch(self, control: socket.socket, config: ZygoteConfig) -> subprocess.Popen[bytes]:
@@ -117,5 +117,6 @@ def _command(control: int) -> list[str]:
     return [sys.executable, *flags, "-P", "-c", _CODE, str(control), str(os.getpid()), home]
 
 
-def _own_path() -> list[str]:
+def own_path() -> list[str]:
+    """Return where this process imports from."""
     return [str(entry) for entry in sys.path]

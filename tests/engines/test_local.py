@@ -203,9 +203,25 @@ async def test_the_working_directory_is_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Pool(1) as pool:
-        await pool.run(len, "")
+        assert await pool.run(os.getcwd) == str(Path.cwd())
         monkeypatch.chdir(tmp_path)
         assert await pool.run(os.getcwd) == str(tmp_path)
+        monkeypatch.chdir("/")
+        assert await pool.run(os.getcwd) == "/"
+
+
+async def test_a_working_directory_that_was_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    async with Pool(1) as pool:
+        assert await pool.run(len, "ab") == 2
+        gone.rmdir()
+        assert await pool.run(len, "abc") == 3
+    async with Pool(1) as pool:
+        assert await pool.run(len, "ab") == 2
 
 
 async def test_sys_path_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from hmz_mp_worker import payload, wire
 from hmz_mp_worker.page import read_page
+from tests.helpers import wait_until
 from tests.workers.raw import RawWorker, error_of, value_of
 
 
@@ -23,6 +24,13 @@ def wait_for(path: str) -> str:
     while not os.path.exists(path):
         time.sleep(0.001)
     return path
+
+
+def wait_for_and_look(path: str) -> str:
+    import os
+
+    wait_for(path)
+    return os.getcwd()
 
 
 def add_to_state(value: int) -> list[int]:
@@ -230,6 +238,60 @@ def test_a_heavy_call_gives_back_what_is_behind_it(worker: RawWorker, tmp_path: 
     Path(go).touch()
     assert worker.answer().ticket == heavy
     assert worker.value(len, "abc") == 3
+
+
+def test_what_is_sent_behind_a_heavy_call_comes_back_too(worker: RawWorker, tmp_path: Path) -> None:
+    go = str(tmp_path / "go")
+    assert worker.value(len, "a") == 1
+    heavy = worker.call(wait_for, go)
+    wait_until(lambda: read_page(worker.page).running == heavy)
+    late, later = worker.calls([(len, ("b",), {}), (len, ("c",), {})])
+    assert worker.receive() == wire.GaveBack([late, later], heavy)
+    Path(go).touch()
+    assert worker.answer().ticket == heavy
+
+
+def test_nothing_changes_under_a_running_call(worker: RawWorker, tmp_path: Path) -> None:
+    """What comes behind a call, and is no call, waits for its end and comes before the next."""
+    go = str(tmp_path / "go")
+    before = worker.value(os.getcwd)
+    heavy = worker.call(wait_for_and_look, go)
+    wait_until(lambda: read_page(worker.page).running == heavy)
+    worker.send(wire.Paths(sys.path, "/"))
+    late = worker.call(os.getcwd)
+    assert worker.receive() == wire.GaveBack([late], heavy)
+    Path(go).touch()
+    assert value_of(worker.answer()) == before
+    assert worker.value(os.getcwd) == "/"
+    heavy = worker.call(wait_for, str(tmp_path / "again"))
+    wait_until(lambda: read_page(worker.page).running == heavy)
+    late = worker.call(len, "abc")
+    worker.send(wire.Retire())
+    assert worker.receive() == wire.GaveBack([late], heavy)
+    (tmp_path / "again").touch()
+    assert worker.answer().ticket == heavy
+    assert worker.at_end()
+
+
+def test_large_calls_behind_a_heavy_one_come_back(worker: RawWorker, tmp_path: Path) -> None:
+    """A frame that is cut between the two threads that read stays whole."""
+    go = str(tmp_path / "go")
+    assert worker.value(len, "a") == 1
+    heavy = worker.call(wait_for, go)
+    wait_until(lambda: read_page(worker.page).running == heavy)
+    large = pickle.dumps((len, (bytes(3_000_000),), {}))
+    worker.send(wire.Calls([], [wire.Call(77, 0, b"", 0, 1)]), [large])
+    assert worker.receive() == wire.GaveBack([77], heavy)
+    worker.send(wire.Calls([], [wire.Call(78, 0, b"", 0, 1)]), [large])
+    Path(go).touch()
+    heard: list[Any] = []
+    while len(heard) < 2:
+        message = worker.receive()
+        if isinstance(message, wire.GaveBack):
+            heard += message.tickets
+        else:
+            heard += [one.ticket for one in message.answers]
+    assert sorted(heard) == [heavy, 78]
 
 
 def test_given_back_calls_can_be_sent_again(worker: RawWorker, tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """The call worker: one blocking call at a time, in the order in which they were sent.
 
-When more than one call was sent, a watching thread looks every `_LOOK_EVERY` seconds whether the
-same call still runs. If so it sends the answers that wait and gives back what has not begun, so
-that neither waits behind a call that turned out heavy. A call that holds the GIL delays that.
+While calls run, a watching thread looks every now and then whether the same one still runs. If so
+it sends the answers that wait and gives back what has not begun, also what was sent since, so that
+neither waits behind a call that turned out heavy. A call that holds the GIL delays that.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from hmz_mp_worker.stdio import Output
 
 __all__ = ["CallWorker"]
 
-_LOOK_EVERY = 0.01
+_LOOK_EVERY = 0.01  # seconds between looks at first; they get rarer while the same call runs
+_LOOK_RARELY = 0.05
 _NONE: list[memoryview] = []
 _Queued = tuple[wire.Call, list[memoryview]]
 
@@ -31,7 +32,8 @@ _Queued = tuple[wire.Call, list[memoryview]]
 class CallWorker:
     """Runs calls until it is told to retire or its coordinator is gone."""
 
-    # The whole state: what waits, what runs (its ticket), the sessions' dicts, the functions.
+    # The whole state: what waits, what runs (its ticket), the sessions' dicts, the functions; what
+    # the watching thread read that is the main thread's to do; who may read (both threads do).
     def __init__(self, sock: socket.socket, link: Link, output: Output, inbox: Region) -> None:
         self._sock = sock
         self._link = link
@@ -44,19 +46,24 @@ class CallWorker:
         self._ticket = 0
         self._retiring = False
         self._watch: _Watch | None = None
+        self._later: deque[wire.ToWorker] = deque()
+        self._reading = threading.Lock()
 
     def run(self) -> None:
         """Serve the coordinator; return when it is done with this worker."""
-        queue = self._queue
+        queue, later = self._queue, self._later
         while True:
             while True:
+                while later:
+                    self._take(later.popleft(), [])
                 try:  # not `while queue`: the watching thread may empty it in between
                     call, buffers = queue.popleft()
                 except IndexError:
                     break
                 self._run(call, buffers)
                 if buffers:
-                    self._reader.recycle(buffers)
+                    with self._reading:
+                        self._reader.recycle(buffers)
             self._link.flush()
             if self._retiring or not self._receive():
                 return
@@ -83,6 +90,12 @@ class CallWorker:
 
     def _receive(self) -> bool:
         """Wait for frames and take them in; return False at the connection's end."""
+        with self._reading:
+            if self._queue or self._later:  # read by the watching thread in between
+                return True
+            return self._read()
+
+    def _read(self) -> bool:
         taken = False
         while not taken:
             count = self._sock.recv_into(self._reader.target())
@@ -112,21 +125,39 @@ class CallWorker:
         for call in message.calls:
             self._queue.append((call, buffers[at : at + call.buffers] if buffers else _NONE))
             at += call.buffers
-        if len(self._queue) > 1:
-            if self._watch is None:
-                self._watch = _Watch(self)
-            self._watch.wake()
+        if self._watch is None:
+            self._watch = _Watch(self)
+        self._watch.wake()
 
     def look(self, seen: int) -> int:
         """Relieve what waits if the call of ticket ``seen`` still runs; return what runs now."""
         ticket = self._ticket
         if ticket and ticket == seen:
+            self._read_ahead()
             tickets = self._give_back()
             if tickets:
                 self._link.send(wire.GaveBack(tickets, ticket))
             else:
                 self._link.flush()
         return ticket
+
+    def _read_ahead(self) -> None:
+        """Take in what was sent behind the running call."""
+        if not self._reading.acquire(blocking=False):  # the main thread reads: the call has ended
+            return
+        try:
+            # At the connection's end there is nothing to do here: the main thread finds it too.
+            while count := self._sock.recv_into(self._reader.target(), 0, socket.MSG_DONTWAIT):
+                for body, buffers in self._reader.received(count):
+                    message = wire.decode_to_worker(body)
+                    if isinstance(message, wire.Calls):
+                        self._take_calls(message, buffers)
+                    else:  # a working directory, say, does not change under a running call
+                        self._later.append(message)
+        except BlockingIOError:
+            pass
+        finally:
+            self._reading.release()
 
     def _give_back(self) -> list[int]:
         tickets: list[int] = []
@@ -157,18 +188,19 @@ class _Watch:
             self._awake.set()
 
     def _run(self) -> None:
-        seen = 0
+        seen, looks = 0, 1
         while True:
             self._awake.wait()
-            time.sleep(_LOOK_EVERY)
+            time.sleep(min(looks * _LOOK_EVERY, _LOOK_RARELY))
             if self._worker.idle():
                 self._awake.clear()
                 # A frame may have come between the look and the clear: look once more.
                 if not self._worker.idle():
                     self._awake.set()
-                seen = 0
+                seen, looks = 0, 1
             else:
                 try:
-                    seen = self._worker.look(seen)
+                    before, seen = seen, self._worker.look(seen)
                 except OSError:  # the coordinator is gone; the main thread ends the worker
                     return
+                looks = looks + 1 if seen == before else 1
