@@ -70,11 +70,11 @@ class Session:
         return portal.each_on_a_pool(self._stream, prompt)
 
     def interject(self, text: str) -> None:
-        """Say something to the turn that is running. Raises `NotImplementedError`.
+        """Say something to the turn that is running. Raises `RuntimeError`.
 
         A Python function or a program cannot be spoken to; agents that can are still to come.
         """
-        raise NotImplementedError(
+        raise RuntimeError(
             f"{self._submitter.spec} cannot be told {text!r} in the middle of a turn"
         )
 

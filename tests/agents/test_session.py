@@ -112,7 +112,7 @@ async def test_a_relative_directory_is_the_callers(
 
 
 async def test_a_program_cannot_be_spoken_to(pool: Pool) -> None:
-    with pytest.raises(NotImplementedError, match="sh/cat cannot be told 'wait'"):
+    with pytest.raises(RuntimeError, match="sh/cat cannot be told 'wait'"):
         agent_from_spec("sh/cat").new().interject("wait")
 
 
