@@ -35,7 +35,7 @@ __all__ = [
 
 _KEPT = 512  # functions kept that no turn names, for the next one that does
 
-_by_value_names: set[bytes] = {b"__main__"}
+_by_value_names: list[bytes] = [b"__main__"]  # a list: other threads may read it meanwhile
 _importable: dict[str, bool] = {"__main__": False, "builtins": True}
 
 
@@ -44,7 +44,8 @@ def by_value(module: ModuleType) -> None:
     if module.__name__ != "__main__":
         cloudpickle.register_pickle_by_value(module)
     _importable[module.__name__] = False
-    _by_value_names.add(module.__name__.encode())
+    if module.__name__.encode() not in _by_value_names:
+        _by_value_names.append(module.__name__.encode())
 
 
 class Function:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import multiprocessing.process  # noqa: F401  # so that workers know the key of its managers
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
+from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
+from hmz_mp.core.functions import is_importable, name_of
+from hmz_mp.core.outcomes import load_packed
 from hmz_mp.core.pool import Pool
 from hmz_mp.futures.calls import Call
 from hmz_mp.futures.line import Line
+from hmz_mp_worker.packs import Pack
 
 if TYPE_CHECKING:
     from multiprocessing.context import BaseContext
@@ -81,11 +86,17 @@ class ProcessExecutor(Executor):
         """Return an iterator over ``fn``'s answers, in order.
 
         Raises `TimeoutError` when an answer is not there ``timeout`` seconds after this call.
-        ``chunksize`` is accepted, and changes nothing: short calls travel together anyway.
+        ``chunksize`` items are one call where it is more than 1, as with `ProcessPoolExecutor`:
+        it costs less where items are short, and an item that ends its worker fails them all.
         """
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
-        return super().map(fn, *iterables, timeout=timeout, **more)
+        if chunksize == 1 or inspect.iscoroutinefunction(fn):
+            return super().map(fn, *iterables, timeout=timeout, **more)
+        is_importable(getattr(fn, "__module__", None) or "builtins")  # else it goes by value
+        chunks = _chunks(zip(*iterables, strict=False), chunksize)
+        answers = super().map(Pack(fn), chunks, timeout=timeout, **more)
+        return _unpacked(answers, name_of(fn))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more calls; ``cancel_futures`` that have not begun; ``wait`` for the others."""
@@ -111,6 +122,23 @@ class ProcessExecutor(Executor):
             self.kill_workers()
         self.shutdown(wait=True)
         return False
+
+
+def _chunks(items: Iterator[tuple[Any, ...]], size: int) -> Iterator[list[tuple[Any, ...]]]:
+    while chunk := list(islice(items, size)):
+        yield chunk
+
+
+def _unpacked(answers: Iterator[Any], name: str) -> Iterator[Any]:
+    """Yield the items' answers, of which none is kept alive here."""
+    for values, each in answers:
+        if each is None:
+            values.reverse()
+            while values:
+                yield values.pop()
+        else:
+            for ok, data in each:
+                yield load_packed(ok, data, name)
 
 
 def _check_context(context: Any) -> None:

@@ -106,7 +106,8 @@ def by_path(tmp_path: Path) -> Iterator[types.ModuleType]:
     yield module
     del sys.modules[name]
     functions_module._importable.pop(name, None)
-    functions_module._by_value_names.discard(name.encode())
+    if name.encode() in functions_module._by_value_names:
+        functions_module._by_value_names.remove(name.encode())
     import cloudpickle
 
     if name in cloudpickle.list_registry_pickle_by_value():

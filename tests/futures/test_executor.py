@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import importlib.util
 import os
+import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,6 +50,54 @@ def test_a_failure_is_raised_by_result_and_harms_no_other() -> None:
         assert good.result(20) == 3
         with pytest.raises(TypeError, match="this is int"):
             executor.submit(3).result(20)  # type: ignore[arg-type]  # what this is about
+
+
+def test_chunks_answer_in_order_and_fail_in_their_place() -> None:
+    def divide(value: int) -> float:
+        return 12 / value
+
+    with ProcessExecutor(2) as executor:
+        assert list(executor.map(pow, range(10), range(10), chunksize=3)) == [
+            n**n for n in range(10)
+        ]
+        answers = executor.map(divide, [1, 2, 0, 3], chunksize=3)
+        assert [next(answers), next(answers)] == [12.0, 6.0]
+        with pytest.raises(ZeroDivisionError):
+            next(answers)
+        assert list(executor.map(abs, [], chunksize=3)) == []
+        dying = executor.map(os._exit, [3, 4], chunksize=2)
+        with pytest.raises(WorkerDied):
+            next(dying)
+        kept = executor.map(Path, ["a", "b"], chunksize=2)  # no plain answers
+        assert list(kept) == [Path("a"), Path("b")]
+
+
+def test_chunks_of_a_module_that_workers_cannot_import(tmp_path: Path) -> None:
+    file = tmp_path / "by_path.py"
+    file.write_text("def triple(value):\n    return 3 * value\n")
+    spec = importlib.util.spec_from_file_location("loaded_by_path", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    try:
+        with ProcessExecutor(1) as executor:
+            assert list(executor.map(module.triple, range(4), chunksize=2)) == [0, 3, 6, 9]
+    finally:
+        del sys.modules[spec.name]
+
+
+def test_coroutine_functions_run_on_a_loop_of_a_worker() -> None:
+    async def double(value: int) -> Any:
+        return 2 * value
+
+    answers: Any  # of what is awaited there
+    with ProcessExecutor(1) as executor:
+        answers = executor.submit(double, 4).result(20)
+        assert answers == 8
+        answers = list(executor.map(double, range(3), chunksize=2))
+        assert answers == [0, 2, 4]
 
 
 def test_states_and_cancellation_of_what_has_not_begun(tmp_path: Path) -> None:
