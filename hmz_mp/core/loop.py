@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from contextvars import copy_context
 from time import monotonic
 from typing import Any, Protocol
 
@@ -49,6 +50,9 @@ class Driver(Protocol):
     def call_at(self, time: float, callback: Callable[[], None]) -> Handle:
         """Call back at a time of the monotonic clock."""
 
+    def spawn(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run ``function``, which must not raise, in a task with the caller's context."""
+
     async def close(self) -> None:
         """Leave nothing behind on the loop."""
 
@@ -69,6 +73,7 @@ class AsyncioDriver:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._offset = loop.time() - monotonic()  # 0 with asyncio's own loops
+        self._tasks: set[asyncio.Task[None]] = set()
         self.add_reader = loop.add_reader
         self.remove_reader = loop.remove_reader
         self.add_writer = loop.add_writer
@@ -82,6 +87,12 @@ class AsyncioDriver:
     def call_at(self, time: float, callback: Callable[[], None]) -> Handle:
         """Call back at a time of the monotonic clock."""
         return self._loop.call_at(time + self._offset, callback)
+
+    def spawn(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run ``function``, which must not raise, in a task with the caller's context."""
+        task = self._loop.create_task(function())
+        self._tasks.add(task)  # the loop itself holds it weakly
+        task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
         """Leave nothing behind on the loop."""
@@ -164,6 +175,12 @@ class TrioDriver:
 
         trio.lowlevel.spawn_system_task(wait)
         return scope
+
+    def spawn(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run ``function``, which must not raise, in a task with the caller's context."""
+        import trio
+
+        trio.lowlevel.spawn_system_task(function, context=copy_context())
 
     async def close(self) -> None:
         """Stop every waiting task, and let each of them end."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import pickle
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from itertools import islice
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
@@ -18,6 +17,7 @@ import anyio
 from hmz_mp.core.functions import Function
 from hmz_mp.core.outcomes import load_packed
 from hmz_mp.core.shipment import Settings
+from hmz_mp.core.sources import source_of
 from hmz_mp_worker.packs import Pack
 from hmz_mp_worker.payload import PLAIN, Payload
 
@@ -53,14 +53,21 @@ async def mapped(
     suppress: bool,
 ) -> AsyncIterator[Any]:
     """Yield answers; see `Caller.map`."""
-    source = _Source(iterables)
-    window = _Window(caller, fn, ordered=ordered)
+    driver = caller._pool._driver
+    assert driver is not None
+    source = source_of(iterables, driver)
+    window = _Window(caller, fn, ordered=ordered, watched=source.waits)
+    source.on_news = window.note
     try:
         while True:
-            while source.more and window.room():
-                window.submit(await source.take(window.next_size()))
-            if not window.begun:
+            while window.room() and (items := source.take(window.next_size())):
+                window.submit(items)
+            if not window.begun and source.over:
+                source.check()
                 return
+            if not window.has_next() and not source.over and window.room():
+                await window.news()
+                continue
             for answer in await window.answers():
                 if isinstance(answer, _Failed):
                     if not suppress:
@@ -82,15 +89,21 @@ class _Failed(NamedTuple):
 class _Window:
     """The turns of a map that were begun and not yielded."""
 
-    def __init__(self, caller: Caller, fn: Callable[..., Any], *, ordered: bool) -> None:
+    # The whole state: the turns in the order of their submission, how many items they are for,
+    # and, where somebody waits for whichever lands first or for an item to read, those that have
+    # landed; and the function, alone and packed.
+    def __init__(
+        self, caller: Caller, fn: Callable[..., Any], *, ordered: bool, watched: bool
+    ) -> None:
         self._caller = caller
         self._pool = caller._pool
         self._fn = fn
         self._ordered = ordered
+        self._watched = watched or not ordered
         self.begun: dict[Turn, _Begun] = {}
         self._items = 0
         self._landed: deque[Turn] = deque()
-        self._landing = anyio.Event()
+        self._news = anyio.Event()
         self._function = self._pool._functions.resolve(fn)
         self._pack: Function | None = None
         self._may_pack = self._function.kind == "call" and caller._settings == Settings()
@@ -128,12 +141,28 @@ class _Window:
     def _keep(self, turn: Turn, items: list[Args], *, packed: bool) -> None:
         self.begun[turn] = _Begun(turn, items, packed)
         self._items += len(items)
-        if not self._ordered:
+        if self._watched:
             turn.add_done_callback(self._land)
 
     def _land(self, turn: Turn) -> None:
-        self._landed.append(turn)
-        self._landing.set()
+        if not self._ordered:
+            self._landed.append(turn)
+        self.note()
+
+    def note(self) -> None:
+        """Wake whoever waits for news: a turn has landed, or there is an item to read."""
+        self._news.set()
+
+    async def news(self) -> None:
+        """Wait for the next of those."""
+        self._news = anyio.Event()
+        await self._news.wait()
+
+    def has_next(self) -> bool:
+        """Whether the next turn to yield has landed."""
+        if self._ordered:
+            return bool(self.begun) and next(iter(self.begun)).done()
+        return bool(self._landed)
 
     async def answers(self) -> list[Any]:
         """Return the next answers to yield: the oldest turn's, or whichever lands first."""
@@ -152,8 +181,7 @@ class _Window:
         if self._ordered:
             return next(iter(self.begun))
         while not self._landed:
-            self._landing = anyio.Event()
-            await self._landing.wait()
+            await self.news()
         return self._landed.popleft()
 
     def _drop(self, begun: _Begun) -> None:
@@ -201,50 +229,3 @@ def _let_go(turn: Turn) -> None:
     """Cancel a turn, or look at its failure, so that asyncio does not complain that nobody did."""
     if not turn.cancel() and not turn.cancelled():
         turn.exception()
-
-
-class _Source:
-    """Tuples of the iterables' items, until the shortest ends; sync and async ones."""
-
-    def __init__(self, iterables: tuple[Any, ...]) -> None:
-        self.more = True
-        self._plain: Iterator[Args] | None = None
-        self._mixed: AsyncGenerator[Args, None] | None = None
-        if any(hasattr(one, "__aiter__") for one in iterables):
-            self._mixed = _zipped([_iterator(one) for one in iterables])
-        else:
-            self._plain = zip(*iterables, strict=False)
-
-    async def take(self, count: int) -> list[Args]:
-        """Return the next items, fewer than ``count`` only at the end."""
-        if self._plain is not None:
-            taken = list(islice(self._plain, count))
-        else:
-            assert self._mixed is not None
-            taken = []
-            async for args in self._mixed:
-                taken.append(args)
-                if len(taken) == count:
-                    break
-        self.more = len(taken) == count
-        return taken
-
-    async def close(self) -> None:
-        """Let the iterables go."""
-        if self._mixed is not None:
-            await self._mixed.aclose()
-
-
-async def _zipped(iterators: list[Any]) -> AsyncGenerator[Args, None]:
-    while True:
-        values = []
-        for one in iterators:
-            try:
-                values.append(await anext(one) if hasattr(one, "__anext__") else next(one))
-            except (StopIteration, StopAsyncIteration):
-                return
-        yield tuple(values)
-
-
-def _iterator(iterable: Any) -> Any:
-    return aiter(iterable) if hasattr(iterable, "__aiter__") else iter(iterable)

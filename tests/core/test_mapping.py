@@ -4,6 +4,7 @@ import gc
 import itertools
 import os
 from collections.abc import AsyncIterator, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.core import functions
 from tests.helpers import await_until, is_alive, written
 
 pytestmark = pytest.mark.anyio
+variable: ContextVar[str] = ContextVar("variable", default="nobody's")
 
 
 async def collect(answers: AsyncIterator[Any]) -> list[Any]:
@@ -259,3 +261,85 @@ async def test_items_that_are_not_plain_travel_alone() -> None:
         items = [[at] for at in range(500)]
         assert await collect(pool.map(functions.identity, items)) == items
         assert pool.statistics().done == 500
+
+
+class Never:
+    """An async iterator that has nothing, ever."""
+
+    cancelled = False
+
+    def __aiter__(self) -> Never:
+        return self
+
+    async def __anext__(self) -> int:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self.cancelled = True
+        return 0
+
+
+async def abroken() -> AsyncIterator[int]:
+    yield 1
+    yield 2
+    raise KeyError("source")
+
+
+def broken() -> Iterator[int]:
+    yield 1
+    yield 2
+    raise KeyError("source")
+
+
+@pytest.mark.parametrize("source", [broken, abroken])
+@pytest.mark.parametrize("ordered", [True, False])
+async def test_an_iterable_that_raises_does_so_in_its_place(source: Any, ordered: bool) -> None:
+    async with Pool(1) as pool:
+        answers = pool.map(functions.identity, source(), ordered=ordered)
+        assert sorted([await anext(answers), await anext(answers)]) == [1, 2]
+        with pytest.raises(KeyError, match="source"):
+            await anext(answers)
+        assert await pool.run(len, "") == 0
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+async def test_answers_do_not_wait_for_a_slow_source(ordered: bool) -> None:
+    """Each item is asked for only after the answer to the one before it was seen."""
+    async with Pool(2) as pool:
+        seen = anyio.Event()
+
+        async def one_by_one() -> AsyncIterator[int]:
+            nonlocal seen
+            for at in range(5):
+                seen = anyio.Event()
+                yield at
+                await seen.wait()
+
+        found = []
+        with anyio.fail_after(20):
+            async for answer in pool.map(functions.identity, one_by_one(), ordered=ordered):
+                found.append(answer)
+                seen.set()
+        assert found == list(range(5))
+
+
+async def test_breaking_off_while_the_source_is_waited_for() -> None:
+    async with Pool(1) as pool:
+        source = Never()
+        answers = pool.map(functions.identity, source)
+        with anyio.move_on_after(0.02) as scope:
+            await anext(answers)
+        assert scope.cancelled_caught
+        assert source.cancelled
+        await answers.aclose()  # type: ignore[attr-defined]  # it is a generator
+        assert await pool.run(len, "") == 0
+
+
+async def test_the_source_sees_the_callers_context() -> None:
+    variable.set("the caller's")
+
+    async def read() -> AsyncIterator[str]:
+        yield variable.get()
+
+    async with Pool(1) as pool:
+        assert await collect(pool.map(functions.identity, read())) == ["the caller's"]
