@@ -150,6 +150,13 @@ def exec_command(
 
     Exit status: 0 every turn was ok; 1 some failed or were not run; 2 a line to correct, said
     before any turn; 3 the flow itself raised; 130 interrupted.
+
+    \b
+    Examples:
+      hmz-mp exec -a tool/hmz_mp.toolbox.python:outline --include '*.py' --print
+      hmz-mp exec -a 'sh/python3 -m py_compile {path}' --changed-since main
+      git diff --name-only | hmz-mp exec -a 'sh/wc -l {path}' --items - --json
+      hmz-mp exec -f lint -a tool/tools.py:check "find unchecked returns"
     """
     if print_ and json_:
         raise click.UsageError("--print and --json cannot be used together")
