@@ -55,7 +55,7 @@ MAY_IMPORT = {
     f"{WORKER}.payload": {f"{WORKER}.wire", f"{WORKER}.framing", f"{WORKER}.structs"},
     f"{WORKER}.kernel": set[str](),
     f"{WORKER}.page": set[str](),
-    f"{WORKER}.stdio": {f"{WORKER}.wire", f"{WORKER}.framing"},
+    f"{WORKER}.stdio": {f"{WORKER}.wire", f"{WORKER}.framing", f"{WORKER}.kernel"},
     f"{WORKER}.zygote": {WORKER},
 }
 

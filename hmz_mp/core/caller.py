@@ -72,11 +72,16 @@ class Caller:
         caller._bind(self._pool, self._settings, gates)
         return mapped(caller, fn, iterables, ordered=ordered, suppress=suppress)
 
-    def session(self, name: str | None = None) -> Session:
-        """Return a new session: its turns run one after the other, in one process."""
+    def session(self, name: str | None = None, *, keep: bool = False) -> Session:
+        """Return a new session: its turns run one after the other, in one process.
+
+        What a call changes of its process (working directory, environment, signal handlers,
+        umask, locale, recursion limit, ``sys.path``) is put back after it. With ``keep`` it is
+        there again in the session's next turn, and nowhere else.
+        """
         from hmz_mp.core.session import Session
 
-        return Session(self._pool, self._settings, self._gates, name)
+        return Session(self._pool, self._settings, self._gates, name, keep=keep)
 
     def options(
         self,

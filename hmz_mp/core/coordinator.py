@@ -18,13 +18,12 @@ from hmz_mp.core.loop import Driver, Handle
 from hmz_mp.core.outcomes import load_failure, load_value
 from hmz_mp.core.policy import CancelTurn, Fail, Kill, Policy, Retire, Ship
 from hmz_mp.core.shipment import Shipment
-from hmz_mp.core.statistics import resident_memory
 from hmz_mp.core.turns import Event, Logged, Shipped, guarded
+from hmz_mp.core.watch import Watch
 from hmz_mp.engines.local import LocalEngine
 from hmz_mp.errors import (
     HmzMpError,
     InitializerFailed,
-    MemoryExceeded,
     WorkerDied,
     WorkerStartFailed,
 )
@@ -33,7 +32,6 @@ from hmz_mp_worker import wire
 __all__ = ["Coordinator"]
 
 _START_TRIES = 3
-_MEMORY_EVERY = 0.1  # seconds between looks at the memory of turns that have a limit
 
 
 class Coordinator:
@@ -41,10 +39,11 @@ class Coordinator:
 
     # The whole state: the turns that have not ended, by id; whether a pump is due and when the
     # timer is; why nothing can be started any more, if so.
-    def __init__(self, driver: Driver, policy: Policy) -> None:
+    def __init__(self, driver: Driver, policy: Policy, start_timeout: float) -> None:
         self._driver = driver
         self.policy = policy
         self.engine: LocalEngine
+        self.watch = Watch(driver, policy, start_timeout, self._start_hung, self._pump)
         self.pending: dict[int, Shipment] = {}
         self.broken: HmzMpError | None = None
         # Says which of the jobs that are about to be shipped are not wanted any more: asked of
@@ -53,8 +52,8 @@ class Coordinator:
         self._pumping = False
         self._timer: Handle | None = None
         self._timer_time = 0.0
-        self._memory_timer: Handle | None = None
         self._start_failures = 0
+        self._ever_ready = False
         self._idle: anyio.Event | None = None
 
     # From the caller.
@@ -88,10 +87,10 @@ class Coordinator:
 
     def stop_timers(self) -> None:
         """Leave no timer on the loop."""
-        for timer in (self._timer, self._memory_timer):
-            if timer is not None:
-                timer.cancel()
-        self._timer = self._memory_timer = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.watch.stop()
 
     # Carrying out what the policy decides.
 
@@ -132,6 +131,8 @@ class Coordinator:
             engine.retire(command.worker)
         else:
             engine.start_worker(command.worker, command.kind)
+            self.watch.started(command.worker)
+            self.watch.wake()
 
     def _ship(self, worker: int, jobs: list[Shipment], now: float) -> None:
         if self.refused is not None and (refused := self.refused(jobs)):
@@ -144,8 +145,9 @@ class Coordinator:
             job.shipped_at = now
             if job.on_event is not None:
                 self._tell(job, Shipped(self.engine.pid(worker) or 0))
-            if job.memory is not None and self._memory_timer is None:
-                self._watch_memory()
+            if job.memory is not None:
+                self.watch.wake(limited=True)
+        self.watch.wake()
 
     def _take_back(
         self, worker: int, jobs: list[Shipment], refused: list[Shipment], now: float
@@ -230,6 +232,7 @@ class Coordinator:
     def worker_ready(self, worker: int) -> None:
         """Hear that a worker is set up."""
         self._start_failures = 0
+        self._ever_ready = True
         self.policy.ready(worker, monotonic())
 
     def worker_refused(self, failure: wire.StartFailed) -> None:
@@ -303,26 +306,12 @@ class Coordinator:
                 self.fail_all(WorkerStartFailed(reason, stderr_tail=error.stderr_tail))
         self._pump_soon()
 
+    def _start_hung(self, worker: int, seconds: float) -> None:
+        """Give up a worker that is not set up in time; its end follows."""
+        self.engine.kill(worker, 0)
+        if not self._ever_ready and self.broken is None:
+            self.fail_all(InitializerFailed(f"the first was not set up within {seconds:g} s"))
+
     def engine_failed(self, reason: str, said: str) -> None:
         """Hear that no workers can be started."""
         self.fail_all(WorkerStartFailed(reason, stderr_tail=said))
-
-    # Memory.
-
-    def _watch_memory(self) -> None:
-        """End the turns that hold more than they may; come back while any has a limit."""
-        self._memory_timer = None
-        limited = False
-        for worker in list(self.policy.roster.workers.values()):
-            job = next(iter(worker.inflight.values()), None)
-            if job is None or job.memory is None:
-                continue
-            limited = True
-            used = resident_memory(self.engine.pid(worker.id), tree=True)
-            if used > job.memory:
-                self.policy.stop(job, MemoryExceeded(job.memory, used), monotonic())
-        if limited:
-            self._memory_timer = self._driver.call_at(
-                monotonic() + _MEMORY_EVERY, self._watch_memory
-            )
-            self._pump_soon()

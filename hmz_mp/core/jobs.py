@@ -93,6 +93,7 @@ class Lane:
         "gates",
         "id",
         "jobs",
+        "keep",
         "kind",
         "pinned",
         "place",
@@ -116,6 +117,7 @@ class Lane:
         self.gates = gates
         self.priority = priority
         self.serial = serial
+        self.keep = False  # what a turn changes of its process is there in the next
         self.jobs: deque[Job] = deque()
         self.busy = False
         self.pinned: Worker | None = None

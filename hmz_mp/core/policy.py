@@ -86,6 +86,7 @@ class Policy:
         self.queued = 0
         self.running = 0
         self.widest = 0  # the most jobs that were ever in flight
+        self.held = False  # whether nothing begins beside what runs
         self.counts = {"done": 0, "failed": 0, "retried": 0, "cancelled": 0}
         self._ready: dict[Kind, ReadyQueue] = {"call": ReadyQueue(), "host": ReadyQueue()}
         self._last_ticket = 0
@@ -242,6 +243,20 @@ class Policy:
                 self.commands.append(Fail(job, job.stopping))
         else:
             self._stop(job, now)
+
+    # The machine.
+
+    def hold(self, held: bool) -> None:
+        """Begin nothing beside what runs, or begin again."""
+        self.held = held
+
+    def retire_idle(self, worker_id: int) -> None:
+        """Replace a worker that has nothing to do and holds no session."""
+        worker = self.roster.workers.get(worker_id)
+        if worker is None or worker.state is not WorkerState.READY:
+            return
+        if not worker.inflight and not worker.sessions:
+            self._retire(worker)
 
     # Stopping what runs.
 
@@ -412,7 +427,7 @@ class Policy:
                     self._dispatch(kind, ready, now)
 
     def _dispatch(self, kind: Kind, ready: ReadyQueue, now: float) -> None:
-        while (lane := ready.pop()) is not None:
+        while not (self.held and self.running) and (lane := ready.pop()) is not None:
             job = self._head(lane)
             if job is None:
                 self._pass_on(lane, now)

@@ -59,6 +59,7 @@ class Pool(Caller):
     ``initializer(*initargs)`` runs first in every worker.
     ``timeout``, ``retries``, ``memory``: for every turn, as in `options`.
     ``turns_per_worker``: replace a worker after so many. ``env`` and ``cwd``: of the workers.
+    ``start_timeout``: how many seconds a worker, with its initializer, may take to be set up.
 
     Leaving waits for what was submitted; leaving by an exception ends every worker and what it
     started before it returns.
@@ -81,6 +82,7 @@ class Pool(Caller):
         idle_timeout: float = 60.0,
         env: Mapping[str, str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
+        start_timeout: float = 60.0,
         engine: str = "local",
     ) -> None:
         if workers is not None and check_width("workers", workers) == 0:
@@ -90,7 +92,10 @@ class Pool(Caller):
         if not idle_timeout > 0:
             raise ValueError(f"idle_timeout has to be more than 0, not {idle_timeout!r}")
         self.width = workers if workers is not None else usable_cpus()
+        if not start_timeout > 0:
+            raise ValueError(f"start_timeout has to be more than 0, not {start_timeout!r}")
         self._idle_timeout = idle_timeout
+        self._start_timeout = start_timeout
         self._turns_per_worker = check_width("turns_per_worker", turns_per_worker or 0)
         self._initializer = pack_initializer(initializer, initargs) if initializer else b""
         self._config = ZygoteConfig(
@@ -123,7 +128,7 @@ class Pool(Caller):
             turns_per_worker=self._turns_per_worker,
             idle_timeout=self._idle_timeout,
         )
-        coordinator = Coordinator(self._driver, policy)
+        coordinator = Coordinator(self._driver, policy, self._start_timeout)
         coordinator.engine = LocalEngine(
             self._driver,
             coordinator,
@@ -131,6 +136,7 @@ class Pool(Caller):
             initializer=self._initializer,
             log_level=logging.getLogger().getEffectiveLevel(),
         )
+        coordinator.watch.engine = coordinator.engine
         coordinator.engine.start()
         self._coordinator = coordinator
         self._outer = pool_variable.get()

@@ -25,11 +25,18 @@ class Session:
     does, or with its worker: then the turn that ran fails, and the next begins in a new worker.
     """
 
-    __slots__ = ("__weakref__", "_gates", "_lane", "_pool", "_settings", "name")
+    __slots__ = ("__weakref__", "_gates", "_keep", "_lane", "_pool", "_settings", "name")
 
     def __init__(
-        self, pool: Pool, settings: Settings, gates: tuple[Gate, ...], name: str | None
+        self,
+        pool: Pool,
+        settings: Settings,
+        gates: tuple[Gate, ...],
+        name: str | None,
+        *,
+        keep: bool = False,
     ) -> None:
+        self._keep = keep
         self._pool = pool
         self._settings = settings
         self._gates = gates
@@ -52,6 +59,7 @@ class Session:
     def _lane_for(self, kind: Kind) -> Lane:
         if self._lane is None:
             lane = self._pool._new_lane(kind, self._gates, self._settings.priority, serial=True)
+            lane.keep = self._keep
             weakref.finalize(self, self._pool._end_session, lane).atexit = False
             self._lane = lane
         return self._lane

@@ -28,7 +28,7 @@ from hmz_mp_worker.framing import Buffer, Frame
 from hmz_mp_worker.kernel import signal_all
 from hmz_mp_worker.page import anonymous_file, read_page
 from hmz_mp_worker.payload import split
-from hmz_mp_worker.stdio import output_file, tail
+from hmz_mp_worker.stdio import bound, output_file, tail
 
 __all__ = ["EngineEvents", "LocalEngine"]
 
@@ -166,7 +166,14 @@ class LocalEngine:
             if extra and (shared := target.arena.inbox.put(extra)) is not None:
                 extra = ()
             call = wire.Call(
-                job.ticket, function.id, data, session, len(extra), shared, job.payload.borrowed
+                job.ticket,
+                function.id,
+                data,
+                session,
+                len(extra),
+                shared,
+                job.payload.borrowed,
+                job.lane.keep,
             )
             calls.append(call)
             buffers += extra
@@ -191,6 +198,11 @@ class LocalEngine:
         """End a worker, if the call of ticket ``only`` is what it runs (0: whatever it runs)."""
         if self._zygote is not None:
             self._zygote.send(wire.Kill(worker, only, _KILL_GRACE))
+
+    def bound_outputs(self) -> None:
+        """Keep what workers print, and what they left running prints, from filling memory."""
+        for target in self._workers.values():
+            bound(target.output)
 
     def prepare_by_value(self) -> None:
         """Have later workers start with cloudpickle imported, since they will need it."""

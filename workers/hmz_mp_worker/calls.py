@@ -17,6 +17,7 @@ from typing import Any
 
 from hmz_mp_worker import running, state, wire
 from hmz_mp_worker.arena import Region
+from hmz_mp_worker.between import Key, changes
 from hmz_mp_worker.framing import FrameReader
 from hmz_mp_worker.link import Link
 from hmz_mp_worker.stdio import Output
@@ -43,6 +44,7 @@ class CallWorker:
         self._functions = running.Functions(inbox)
         self._sessions: dict[int, dict[str, Any]] = {}
         self._turn = state.RunningTurn(0, 0, self._sessions, link)  # the same for every call
+        self._kept: dict[int, dict[Key, Any]] = {}  # what sessions that ask for it have changed
         self._ticket = 0
         self._retiring = False
         self._watch: _Watch | None = None
@@ -78,15 +80,30 @@ class CallWorker:
         began = monotonic()
         try:
             function, args, kwargs = self._functions.resolve(call, buffers)
+            if call.keep:
+                changes.bring(self._kept.get(call.session, {}))
             value = function(*args, **kwargs)
         except BaseException as error:  # any exception is the call's ending, SystemExit too
-            answer = running.pack_error(ticket, error, began, self._output.take(), sys._getframe())
-            link.answer(answer)
+            if state.process.forked:
+                running.leave_fork(error)
+            output = self._put_back(call)
+            link.answer(running.pack_error(ticket, error, began, output, sys._getframe()))
         else:
-            answer, parts = running.pack_answer(ticket, value, began, self._output.take())
+            if state.process.forked:
+                running.leave_fork(None)
+            answer, parts = running.pack_answer(ticket, value, began, self._put_back(call))
             link.answer(answer, parts)
         self._ticket = 0
         state.process.turn = None
+
+    def _put_back(self, call: wire.Call) -> bytes:
+        """Make the process as it was before a call; return what the call printed."""
+        output = self._output.take()
+        if changes.any():
+            changed = changes.put_back()
+            if call.keep:
+                self._kept[call.session] = changed
+        return output
 
     def _receive(self) -> bool:
         """Wait for frames and take them in; return False at the connection's end."""
@@ -113,6 +130,7 @@ class CallWorker:
             self._functions.forget(message.functions)
             for session in message.sessions:
                 self._sessions.pop(session, None)
+                self._kept.pop(session, None)
         elif isinstance(message, wire.Paths):
             running.follow_paths(message)
         elif isinstance(message, wire.Retire):

@@ -18,11 +18,13 @@ __all__ = [
     "descendants",
     "die_with_parent",
     "open_process",
+    "punch_hole",
     "signal_all",
 ]
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_PUNCH_HOLE = 0x02 | 0x01  # FALLOC_FL_PUNCH_HOLE, FALLOC_FL_KEEP_SIZE
 _LINUX = sys.platform == "linux"
 
 
@@ -86,3 +88,11 @@ def signal_all(pids: list[int], groups: list[int], number: int) -> None:
             os.kill(pid, number)
         except (ProcessLookupError, PermissionError):
             continue
+
+
+def punch_hole(fd: int, start: int, length: int) -> None:
+    """Give back the memory (or disk) of a range of a file, whose length stays."""
+    if _LINUX and length > 0:
+        fallocate = ctypes.CDLL(None, use_errno=True).fallocate
+        fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long]
+        fallocate(fd, _PUNCH_HOLE, start, length)

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
 from time import monotonic
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 from hmz_mp_worker import payload, reporting, wire
 from hmz_mp_worker.arena import Region
+from hmz_mp_worker.between import changes
 from hmz_mp_worker.framing import Buffer
 from hmz_mp_worker.link import Link
 
-__all__ = ["Functions", "Unloadable", "failure_of", "follow_paths", "pack_answer", "set_up"]
-
-
-class Unloadable(Exception):
-    """Raised when a call's function or arguments cannot be loaded in this process."""
+__all__ = [
+    "Functions",
+    "failure_of",
+    "follow_paths",
+    "leave_fork",
+    "pack_answer",
+    "pack_error",
+    "set_up",
+]
 
 
 class Functions:
@@ -62,6 +68,7 @@ class Functions:
         if function is None:
             function = payload.load(self._pickles[call.function])
             self._loaded[call.function] = function
+            changes.accept()  # a module does it once, when it is imported: that has to last
         return function, value[0], value[1]
 
 
@@ -85,6 +92,7 @@ def set_up(welcome: wire.Welcome, link: Link) -> bool:
     except BaseException as error:  # said to the coordinator, whatever it is
         link.send(wire.StartFailed(failure_of(error), initializer=True))
         return False
+    changes.accept()
     link.send(wire.Ready(wire.VERSION, os.getpid()))
     return True
 
@@ -106,6 +114,7 @@ def follow_paths(message: wire.Welcome | wire.Paths) -> None:
         logging.getLogger("hmz_mp").warning(
             "a worker cannot enter the working directory %s: %s", message.cwd, error
         )
+    changes.accept()
 
 
 def failure_of(error: BaseException) -> wire.Failure:
@@ -136,3 +145,20 @@ def pack_error(
     """Return the answer of a call that raised; ``frame`` is our own, left out of its traceback."""
     failure = payload.pack_failure(error, skip=frame)
     return wire.Answer(ticket, False, failure, began, monotonic() - began, output)
+
+
+def leave_fork(error: BaseException | None) -> NoReturn:
+    """End a process that a call has forked and let come back here, as a script would end."""
+    status: object = 0
+    if isinstance(error, SystemExit):
+        status = error.code or 0
+    elif error is not None:
+        sys.excepthook(type(error), error, error.__traceback__)
+        status = 1
+    if not isinstance(status, int):
+        os.write(2, f"{status}\n".encode("utf-8", "backslashreplace"))  # as sys.exit("text") says
+        status = 1
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(status & 0xFF)

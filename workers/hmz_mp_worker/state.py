@@ -34,12 +34,13 @@ class RunningTurn:
 
 
 class _Process:
-    """The one turn of a call worker."""
+    """The one turn of a call worker, and whether this process is one that a call forked."""
 
-    __slots__ = ("turn",)
+    __slots__ = ("forked", "turn")
 
     def __init__(self) -> None:
         self.turn: RunningTurn | None = None
+        self.forked = False
 
 
 process = _Process()
@@ -48,6 +49,8 @@ task_turn: ContextVar[RunningTurn | None] = ContextVar("hmz_mp_worker_turn", def
 
 def current_turn() -> RunningTurn | None:
     """Return the turn that the caller runs in, or ``None`` outside one."""
+    if process.forked:  # two processes cannot speak on one connection
+        return None
     return task_turn.get() or process.turn
 
 

@@ -16,6 +16,7 @@ from typing import IO, Any, cast
 
 from hmz_mp_worker import running, state, wire
 from hmz_mp_worker.arena import Region
+from hmz_mp_worker.between import changes
 from hmz_mp_worker.framing import FrameReader
 from hmz_mp_worker.link import Link
 from hmz_mp_worker.stdio import OUTPUT_CEILING, Output
@@ -49,6 +50,7 @@ class HostWorker:
         for name in ("stdout", "stderr"):
             stream = _PrintedByTask(getattr(sys, name), self._printed)
             setattr(sys, name, cast("IO[str]", stream))
+        self._output.accept()
         while not self._retiring:
             # Readiness, then a plain recv: the socket stays blocking for writes, which keeps a
             # frame whole; a coordinator that does not read slows its worker down.
@@ -99,6 +101,11 @@ class HostWorker:
             self._link.answer(running.pack_error(ticket, error, monotonic(), b"", None))
             self._flush_soon()
 
+        if not self._tasks:  # they share the process: what one changed is put back after the last
+            self._output.repair()
+            if changes.any():
+                changes.put_back()
+
     async def _run(self, call: wire.Call, buffers: list[memoryview]) -> None:
         ticket = call.ticket
         turn = state.RunningTurn(ticket, call.session, self._sessions, self._link)
@@ -108,11 +115,15 @@ class HostWorker:
             function, args, kwargs = self._functions.resolve(call, buffers)
             value = await function(*args, **kwargs)
         except BaseException as error:  # any exception is the turn's ending, cancellation too
+            if state.process.forked:
+                running.leave_fork(error)
             answer = running.pack_error(
                 ticket, error, began, self._take_printed(ticket), sys._getframe()
             )
             self._link.answer(answer)
         else:
+            if state.process.forked:
+                running.leave_fork(None)
             answer, parts = running.pack_answer(ticket, value, began, self._take_printed(ticket))
             self._link.answer(answer, parts)
         self._flush_soon()

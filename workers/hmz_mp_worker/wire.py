@@ -143,7 +143,8 @@ class Call(msgspec.Struct, frozen=True, array_like=True):
     Empty ``data`` with ``buffers`` means that the frame's next buffer is the pickle; the rest of
     its ``buffers`` are the pickle's out-of-band buffers. ``shared`` has the lengths of the same
     when they are in the shared `arena` instead; ``borrowed`` says that loading copies them.
-    ``function`` 0 means that the pickle holds the function too.
+    ``function`` 0 means that the pickle holds the function too. With ``keep`` what
+    the call changes of its process (`between`) is there again in the session's next one.
     """
 
     ticket: int
@@ -153,6 +154,7 @@ class Call(msgspec.Struct, frozen=True, array_like=True):
     buffers: int = 0
     shared: list[int] | None = None
     borrowed: bool = False
+    keep: bool = False
 
 
 class Welcome(Message, frozen=True, tag=1):

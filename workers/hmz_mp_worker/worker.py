@@ -11,7 +11,7 @@ import socket
 import sys
 from typing import NoReturn
 
-from hmz_mp_worker import running, stdio, wire
+from hmz_mp_worker import running, state, stdio, wire
 from hmz_mp_worker.arena import Arena
 from hmz_mp_worker.calls import CallWorker
 from hmz_mp_worker.framing import FrameReader
@@ -37,6 +37,7 @@ def serve(sock_fd: int, output_fd: int, page_fd: int, *, host: bool) -> None:
     arena = Arena(page_fd).open()
     os.close(page_fd)
     _reseed()
+    os.register_at_fork(after_in_child=_note_fork)
     link = Link(sock, page, arena.outbox)
     if running.set_up(_receive_welcome(sock), link):
         taken = stdio.Output(output)
@@ -79,6 +80,10 @@ def _receive_exactly(sock: socket.socket, count: int) -> bytes:
             raise ConnectionResetError("the coordinator is gone")
         data += piece
     return bytes(data)
+
+
+def _note_fork() -> None:
+    state.process.forked = True
 
 
 def _reseed() -> None:

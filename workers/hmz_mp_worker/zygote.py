@@ -21,6 +21,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from hmz_mp_worker import kernel, wire, worker
+from hmz_mp_worker.between import changes
 from hmz_mp_worker.framing import FrameReader, frame_parts, send_all
 from hmz_mp_worker.page import running_ticket
 
@@ -281,6 +282,7 @@ def _status_of(error: OSError) -> int:
 def main(control_fd: int, coordinator: int) -> None:
     """Run a zygote on its inherited control connection."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    changes.watch()
     kernel.adopt_orphans()
     control = socket.socket(fileno=control_fd)
     control.setblocking(True)

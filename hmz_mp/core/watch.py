@@ -1,0 +1,219 @@
+"""What a pool looks at from time to time: how long starts take, and who holds how much memory.
+
+Part of the coordinator, on its loop. It looks while there is work, and for as long as workers are
+there seldom; it only looks, and asks the policy or the engine to act.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from hmz_mp.core.jobs import WorkerState
+from hmz_mp.core.loop import Driver, Handle
+from hmz_mp.core.policy import Policy
+from hmz_mp.core.statistics import resident_memory
+from hmz_mp.errors import MemoryExceeded
+
+if TYPE_CHECKING:
+    from hmz_mp.engines.local import LocalEngine
+
+__all__ = ["MachineMemory", "Watch", "machine_memory"]
+
+_LIMITED = 0.1  # seconds between looks while turns with a memory limit run
+_BUSY = 0.5  # while others do
+_IDLE = 5.0  # while none does
+_SHORT = 0.05  # less available than this part of the memory, and no further turn begins,
+_SHORT_MOST = 1 << 30  # or than this many bytes, whichever is less
+_IDLE_LEAST = 256 << 20  # what an idle worker may hold at least
+
+_log = logging.getLogger("hmz_mp")
+
+
+class MachineMemory:
+    """The memory that may be used here in all, and what of it is available, in bytes."""
+
+    __slots__ = ("available", "total")
+
+    def __init__(self, total: int, available: int) -> None:
+        self.total = total
+        self.available = available
+
+    def is_short(self) -> bool:
+        """Whether no more work should begin."""
+        return self.available < min(_SHORT * self.total, _SHORT_MOST)
+
+
+class Watch:
+    """Looks after one pool's workers."""
+
+    # The whole state: the timer, when workers were started, whether turns are held back.
+    def __init__(
+        self,
+        driver: Driver,
+        policy: Policy,
+        start_timeout: float,
+        start_hung: Callable[[int, float], None],
+        acted: Callable[[], None],
+    ) -> None:
+        self.engine: LocalEngine
+        self.memory = machine_memory
+        self.idle_bound = 0  # bytes; 0 until it is known
+        self._driver = driver
+        self._policy = policy
+        self._start_timeout = start_timeout
+        self._start_hung = start_hung
+        self._acted = acted
+        self._started: dict[int, float] = {}
+        self._timer: Handle | None = None
+        self._interval = 0.0
+
+    def started(self, worker: int) -> None:
+        """Begin to wait for a worker to be set up."""
+        self._started[worker] = monotonic()
+
+    def wake(self, *, limited: bool = False) -> None:
+        """Look soon: there is work. ``limited``: a turn with a memory limit begins."""
+        interval = _LIMITED if limited else min(_BUSY, self._start_timeout)
+        if self._timer is None or interval < self._interval:
+            self._arm(interval)
+
+    def stop(self) -> None:
+        """Leave no timer on the loop."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self, interval: float) -> None:
+        self.stop()
+        self._interval = interval
+        self._timer = self._driver.call_at(monotonic() + interval, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        policy = self._policy
+        self._look_at_starts()
+        limited = self._look_at_turns()
+        if policy.running or policy.queued:
+            self._look_at_machine()
+        self._look_at_idle()
+        self.engine.bound_outputs()
+        if limited or policy.running or policy.queued or self._started:
+            self.wake(limited=limited)
+        elif policy.roster.workers:
+            self._arm(_IDLE)
+        self._acted()
+
+    def _look_at_starts(self) -> None:
+        workers = self._policy.roster.workers
+        now = monotonic()
+        for worker, began in list(self._started.items()):
+            known = workers.get(worker)
+            if known is None or known.state is not WorkerState.STARTING:
+                del self._started[worker]
+            elif now - began >= self._start_timeout:
+                del self._started[worker]
+                self._start_hung(worker, self._start_timeout)
+
+    def _look_at_turns(self) -> bool:
+        """End the turns that hold more than they may; return whether any has a limit."""
+        limited = False
+        for worker in list(self._policy.roster.workers.values()):
+            job = next(iter(worker.inflight.values()), None)
+            if job is None or job.memory is None:
+                continue
+            limited = True
+            used = resident_memory(self.engine.pid(worker.id), tree=True)
+            if used > job.memory:
+                self._policy.stop(job, MemoryExceeded(job.memory, used), monotonic())
+        return limited
+
+    def _look_at_machine(self) -> None:
+        """Begin no more turns beside those that run while the machine is short of memory."""
+        memory = self.memory()
+        short = memory.is_short()
+        if short == self._policy.held:
+            return
+        if short:
+            _log.warning(
+                "memory is short: %d MiB of %d MiB are available; new turns wait for more",
+                memory.available >> 20,
+                memory.total >> 20,
+            )
+        else:
+            _log.warning("memory is available again: waiting turns begin")
+        self._policy.hold(short)
+
+    def _look_at_idle(self) -> None:
+        """Replace idle workers that have grown large."""
+        idle = [
+            one
+            for one in self._policy.roster.workers.values()
+            if one.state is WorkerState.READY and not one.inflight and not one.sessions
+        ]
+        if idle and not self.idle_bound:
+            share = self.memory().total // (4 * max(1, self._policy.roster.limit))
+            self.idle_bound = max(_IDLE_LEAST, share)
+        for worker in idle:
+            if resident_memory(self.engine.pid(worker.id)) > self.idle_bound:
+                self._policy.retire_idle(worker.id)
+
+
+def machine_memory(
+    root: Path = Path("/sys/fs/cgroup"), proc: Path = Path("/proc")
+) -> MachineMemory:
+    """Return the memory of this machine, or of this process's cgroup if that has less of it."""
+    fields = dict(
+        line.split()[:2] for line in _read(proc / "meminfo").splitlines() if len(line.split()) > 1
+    )
+    if "MemAvailable:" in fields:
+        total = int(fields["MemTotal:"]) << 10
+        available = int(fields["MemAvailable:"]) << 10
+    else:
+        import psutil  # a slow import, for where there is no /proc
+
+        found = psutil.virtual_memory()
+        total, available = found.total, found.available
+    for limit, used in _cgroups(root, proc):
+        if limit < total:
+            total = limit
+        available = min(available, max(0, limit - used))
+    return MachineMemory(total, available)
+
+
+def _cgroups(root: Path, proc: Path) -> list[tuple[int, int]]:
+    """Return limit and use of the memory of this process's cgroups that have a limit."""
+    found = []
+    for line in _read(proc / "self" / "cgroup").splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if not controllers:
+            top, limit, used, cache = root, "memory.max", "memory.current", "inactive_file"
+        elif "memory" in controllers.split(","):
+            top, limit, used = root / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+            cache = "total_inactive_file"
+        else:
+            continue
+        folder = top / path.strip("/")
+        while True:
+            words = _read(folder / limit), _read(folder / used)
+            if words[0].isdigit() and words[1].isdigit():
+                statistics = dict(
+                    line.split() for line in _read(folder / "memory.stat").splitlines()
+                )
+                taken = int(words[1]) - int(statistics.get(cache, 0))
+                found.append((int(words[0]), taken))
+            if folder == top or top not in folder.parents:
+                break
+            folder = folder.parent
+    return found
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:  # there is no such thing here
+        return ""
