@@ -7,6 +7,7 @@ each turn once. What is decided is decided in the policy; this only does it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -15,7 +16,7 @@ import anyio
 from hmz_mp.core.events import log_here, read_event
 from hmz_mp.core.jobs import Job, JobState, WorkerState
 from hmz_mp.core.loop import Driver, Handle
-from hmz_mp.core.outcomes import load_failure, load_value
+from hmz_mp.core.outcomes import another, failure_of, load_value
 from hmz_mp.core.policy import CancelTurn, Fail, Kill, Policy, Retire, Ship
 from hmz_mp.core.shipment import Shipment
 from hmz_mp.core.turns import Event, Logged, Shipped, guarded
@@ -191,12 +192,12 @@ class Coordinator:
         turn.ran = (pid, answer.began, answer.seconds, job.attempts, answer.output)
         self._close(job)
         if not answer.ok:
-            turn.set_exception(load_failure(answer))
+            turn.fail(partial(failure_of, answer.data, job.function.name))
             return
         try:
             value = load_value(answer, buffers, job.function.name)
         except HmzMpError as error:
-            turn.set_exception(error)
+            turn.fail(partial(another, error))
         else:
             turn.set_result(value)
 
@@ -216,7 +217,7 @@ class Coordinator:
             tail = error.stderr_tail.encode() if isinstance(error, WorkerDied) else b""
             turn.ran = (pid, job.shipped_at, monotonic() - job.shipped_at, job.attempts, tail)
         self._close(job)
-        turn.set_exception(error)
+        turn.fail(partial(another, error))
 
     def fail_all(self, error: HmzMpError) -> None:
         """End every turn with ``error``, and those submitted from now on: nothing can run."""

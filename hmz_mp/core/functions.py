@@ -21,7 +21,15 @@ import cloudpickle
 
 from hmz_mp.core.jobs import Kind, Timing
 from hmz_mp.errors import Unpicklable
-from hmz_mp_worker.payload import PLAIN, Payload, dump, dump_by_value, lighten, pickle_by_value
+from hmz_mp_worker.payload import (
+    PLAIN,
+    Payload,
+    dump,
+    dump_by_value,
+    lighten,
+    pickle_by_value,
+    text_of,
+)
 
 __all__ = [
     "Function",
@@ -344,7 +352,9 @@ def pack_arguments(call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
             for home in _homes(value):
                 is_importable(home)
         return _dump((args, kwargs))
-    except Exception as error:
+    except KeyboardInterrupt:  # somebody's at the keyboard, hardly the argument's
+        raise
+    except BaseException as error:  # pickling runs the user's code
         raise Unpicklable(_guilty(call, args, kwargs), _reason(error)) from error
 
 
@@ -364,10 +374,10 @@ def _guilty(call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     for label, value in labelled:
         try:
             _dump(value)
-        except Exception:
+        except BaseException:
             return f"{label} of {name_of(call)}, of type {type(value).__qualname__},"
     return f"the arguments of {name_of(call)}"
 
 
 def _reason(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+    return f"{type(error).__name__}: {text_of(error)}"

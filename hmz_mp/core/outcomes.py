@@ -6,14 +6,15 @@ Loading a value runs users' code, so a fault there is the fault of that one turn
 from __future__ import annotations
 
 import asyncio
+import copy
 import pickle
 from typing import Any
 
 from hmz_mp.errors import RemoteTraceback, TurnFailed, Unpicklable
 from hmz_mp_worker import wire
-from hmz_mp_worker.payload import load
+from hmz_mp_worker.payload import load, text_of
 
-__all__ = ["failure_of", "load_failure", "load_packed", "load_value"]
+__all__ = ["another", "failure_of", "load_packed", "load_value"]
 
 # Raised in a coroutine, these would end or confuse the caller instead of failing its turn.
 _NOT_RAISED = (
@@ -36,37 +37,43 @@ def load_value(answer: wire.Answer, buffers: list[memoryview], name: str) -> Any
 
 def _unloadable(name: str, error: BaseException) -> Unpicklable:
     return Unpicklable(
-        f"the result of {name}", f"loading it raised {type(error).__name__}: {error}"
+        f"the result of {name}", f"loading it raised {type(error).__name__}: {text_of(error)}"
     )
 
 
 def load_packed(ok: bool, data: bytes, name: str) -> Any:
     """Return the value of one of a pack's items, or raise what it failed with."""
     if not ok:
-        raise failure_of(data)
+        raise failure_of(data, name)
     try:
         return pickle.loads(data)
     except BaseException as error:
         raise _unloadable(name, error) from error
 
 
-def load_failure(answer: wire.Answer) -> BaseException:
-    """Return the exception that a failed answer stands for."""
-    return failure_of(answer.data)
+def another(error: BaseException) -> BaseException:
+    """Return an error of ours again, without the traceback of those who raised it."""
+    again = copy.copy(error)
+    again.__cause__ = error.__cause__
+    return again
 
 
-def failure_of(data: bytes) -> BaseException:
-    """Return the exception that a packed failure stands for."""
+def failure_of(data: bytes, name: str) -> BaseException:
+    """Return the exception that a packed failure of function ``name`` stands for."""
     failure = wire.decode_failure(data)
     cause = RemoteTraceback(failure.traceback)
-    error = _exception(failure)
-    error.__cause__ = cause
+    error = _exception(failure, name)
+    # By the base: the user's class may have a __setattr__ of its own.
+    BaseException.__setattr__(error, "__cause__", cause)
     return error
 
 
-def _exception(failure: wire.Failure) -> BaseException:
+def _exception(failure: wire.Failure, name: str) -> BaseException:
     if failure.unpicklable:
-        return Unpicklable(failure.unpicklable, f"{failure.type_name}: {failure.text}")
+        what = failure.unpicklable
+        if what in ("the arguments of", "the function"):  # that could not be loaded in the worker
+            what = f"{what} {name}"
+        return Unpicklable(what, f"{failure.type_name}: {failure.text}")
     if failure.pickle:
         try:
             error = pickle.loads(failure.pickle)

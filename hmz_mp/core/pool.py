@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -18,6 +19,7 @@ from hmz_mp.core.gates import Gate
 from hmz_mp.core.jobs import Kind, Lane
 from hmz_mp.core.limits import Limit, LimitTable, check_width
 from hmz_mp.core.loop import Driver, current_driver
+from hmz_mp.core.outcomes import another
 from hmz_mp.core.policy import Policy
 from hmz_mp.core.shipment import Settings, Shipment
 from hmz_mp.core.statistics import (
@@ -252,7 +254,7 @@ class Pool(Caller):
         turn = self._driver.new_turn(job, coordinator, settings.item_id)
         job.turn = turn
         coordinator.policy.refuse(job)
-        turn.set_exception(error)
+        turn.fail(partial(another, error))
         return turn
 
     def _new_lane(

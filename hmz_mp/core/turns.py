@@ -136,9 +136,11 @@ def _account(ran: Ran | None) -> Account | None:
 class AsyncioTurn(asyncio.Future[Any]):
     """A turn on an asyncio loop. Made by `make`, which costs less than an ``__init__``."""
 
-    __slots__ = ("_job", "_pool", "item_id", "ran")
+    __slots__ = ("_job", "_make_error", "_pool", "_told", "item_id", "ran")
 
     _job: Job
+    _make_error: Callable[[], BaseException]  # these two once it has failed
+    _told: bool
     _pool: Canceller
     item_id: str | None
     ran: Ran | None
@@ -176,8 +178,37 @@ class AsyncioTurn(asyncio.Future[Any]):
         self._pool.cancel_job(self._job)
         return super().cancel(msg)
 
+    def fail(self, make_error: Callable[[], BaseException]) -> None:
+        """End the turn with a failure, made anew for each who asks."""
+        self._make_error = make_error
+        self._told = False
+        self.set_exception(make_error())
+        self.__class__ = _FailedAsyncioTurn  # so that a turn that does not fail pays nothing
+
     def __repr__(self) -> str:
         return _describe(self, self._job)
+
+
+class _FailedAsyncioTurn(AsyncioTurn):
+    """What a turn becomes that has failed: whoever awaits it is raised an exception of his own."""
+
+    __slots__ = ()
+
+    def exception(self) -> BaseException:
+        error = super().exception()
+        if self._told or error is None:
+            return self._make_error()
+        self._told = True
+        return error
+
+    def result(self) -> Any:
+        raise self.exception()
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        raise self.exception()
+        yield  # a generator, as the protocol wants it
+
+    __iter__ = __await__
 
 
 class TrioTurn:
@@ -194,6 +225,7 @@ class TrioTurn:
         self._cancelled = False
         self._value: Any = None
         self._error: BaseException | None = None
+        self._make_error: Callable[[], BaseException] | None = None
         self._callbacks: list[Callable[[Any], object]] = []
 
     @property
@@ -240,7 +272,8 @@ class TrioTurn:
             raise asyncio.InvalidStateError("the turn has not ended")
         if self._cancelled:
             raise asyncio.CancelledError("the turn was cancelled")
-        return self._error
+        error, self._error = self._error, None
+        return error if error is not None or self._make_error is None else self._make_error()
 
     def cancel(self, msg: Any | None = None) -> bool:  # noqa: ARG002  # as asyncio's futures take it
         """Cancel the turn; a running call is really stopped. False if it has ended."""
@@ -268,9 +301,10 @@ class TrioTurn:
         self._value = value
         self._finish()
 
-    def set_exception(self, error: BaseException) -> None:
-        """End the turn with a failure."""
-        self._error = error
+    def fail(self, make_error: Callable[[], BaseException]) -> None:
+        """End the turn with a failure, made anew for each who asks."""
+        self._make_error = make_error
+        self._error = make_error()
         self._finish()
 
     def _finish(self) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hmz_mp.core.outcomes import load_failure, load_value
+from hmz_mp.core.outcomes import failure_of, load_value
 from hmz_mp.errors import RemoteTraceback, TurnFailed, Unpicklable
 from hmz_mp_worker import payload, wire
 
@@ -27,7 +27,7 @@ def failed(error: BaseException) -> BaseException:
     try:
         raise error
     except BaseException as raised:
-        return load_failure(answer(payload.pack_failure(raised), ok=False))
+        return failure_of(payload.pack_failure(raised), "f")
 
 
 def test_a_value() -> None:
@@ -80,7 +80,7 @@ def test_other_base_exceptions_arrive_as_they_are() -> None:
 
 def test_an_exception_without_a_pickle() -> None:
     failure = wire.Failure(b"", "a.Strange", "what it said", "Traceback ...")
-    error = load_failure(answer(wire.encode(failure), ok=False))
+    error = failure_of(wire.encode(failure), "f")
     assert isinstance(error, TurnFailed)
     assert (error.type_name, error.text, error.traceback) == (
         "a.Strange",
@@ -92,13 +92,13 @@ def test_an_exception_without_a_pickle() -> None:
 @pytest.mark.parametrize("value", [Unloadable("1 / 0"), "no exception", Unloadable("exit()")])
 def test_an_exception_that_cannot_be_loaded_here(value: Any) -> None:
     failure = wire.Failure(pickle.dumps(value), "a.Strange", "text", "Traceback ...")
-    error = load_failure(answer(wire.encode(failure), ok=False))
+    error = failure_of(wire.encode(failure), "f")
     assert isinstance(error, TurnFailed)
     assert str(error) == "a.Strange: text"
 
 
 def test_a_result_that_could_not_be_pickled() -> None:
     failure = wire.Failure(b"", "TypeError", "no locks", "Traceback ...", "the result, of type x,")
-    error = load_failure(answer(wire.encode(failure), ok=False))
+    error = failure_of(wire.encode(failure), "f")
     assert isinstance(error, Unpicklable)
     assert (error.what, error.reason) == ("the result, of type x,", "TypeError: no locks")

@@ -10,7 +10,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from hmz_mp_worker.between import changes
 from hmz_mp_worker.payload import PLAIN, dump_back, pack_failure
+from hmz_mp_worker.proving import prove
+from hmz_mp_worker.running import leave_fork
+from hmz_mp_worker.state import process
 
 __all__ = ["Pack", "Packed"]
 
@@ -36,8 +40,14 @@ class Pack:
             try:
                 values.append(function(*args))
             except BaseException as error:  # any exception is the item's ending, SystemExit too
+                if process.forked:
+                    leave_fork(error)
                 failures[at] = pack_failure(error, skip=sys._getframe())
                 values.append(None)
+            if process.forked:
+                leave_fork(None)
+            if changes.any():
+                changes.put_back()
         if not failures and PLAIN.issuperset(map(type, values)):
             return values, None
         return None, [
@@ -50,6 +60,7 @@ def _pack_value(value: Any) -> tuple[bool, bytes]:
     """Pickle one value, all of it inside: a pack's answers share one frame."""
     try:
         payload = dump_back(value)
+        prove(payload)
         data = payload.data if not payload.buffers else pickle.dumps(value, 5)
     except BaseException as error:  # dumping runs the user's code
         what = f"the result, of type {type(value).__module__}.{type(value).__qualname__},"

@@ -31,6 +31,7 @@ __all__ = [
     "pack_failure",
     "pickle_by_value",
     "split",
+    "text_of",
 ]
 
 INLINE_CEILING = 1 << 16  # a larger pickle travels beside the message, not inside it
@@ -212,6 +213,14 @@ def _rebuild(cls: type[BaseException], args: tuple[Any, ...], state: dict[str, A
     return error
 
 
+def _rebuild_group(
+    cls: type[BaseExceptionGroup[Any]], message: str, inner: list[Any], state: dict[str, Any]
+) -> object:
+    error = cls.__new__(cls, message, inner)
+    error.__dict__.update(state)
+    return error
+
+
 class _Rebuilt:
     """Pickles as an exception that is put together again without calling its ``__init__``."""
 
@@ -220,6 +229,9 @@ class _Rebuilt:
 
     def __reduce__(self) -> tuple[Callable[..., object], tuple[Any, ...]]:
         error = self._error
+        if isinstance(error, BaseExceptionGroup):
+            inner = [_Rebuilt(one) for one in error.exceptions]
+            return _rebuild_group, (type(error), error.message, inner, dict(error.__dict__))
         return _rebuild, (type(error), error.args, dict(error.__dict__))
 
 
@@ -230,15 +242,16 @@ def _dump_exception(error: BaseException) -> bytes:
             data = _dump_back(form, None)  # all inside: a failure has none of a frame's buffers
             if type(pickle.loads(data)) is type(error):
                 return data
-        except Exception:  # noqa: S112  # tried by loading: its __init__ may want other arguments
+        except BaseException:  # noqa: S112  # tried by loading: its __init__ may want, or do, anything
             continue
     return b""
 
 
-def _text(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
+    """Return what an exception says, or that it cannot say it."""
     try:
         return str(error)
-    except Exception as reason:  # a __str__ of the user's that raises
+    except BaseException as reason:  # a __str__ of the user's that raises
         return f"<str() of it raised {type(reason).__name__}>"
 
 
@@ -249,7 +262,7 @@ def pack_failure(
     kind = type(error)
     try:
         lines = "".join(traceback.format_exception(kind, error, _below(error.__traceback__, skip)))
-    except Exception as reason:  # the user's __str__, or a broken chain
+    except BaseException as reason:  # the user's __str__, or a broken chain
         lines = f"{kind.__qualname__} (its traceback cannot be shown: {type(reason).__name__})\n"
     name = (
         kind.__qualname__
@@ -258,7 +271,7 @@ def pack_failure(
     )
     pickled = b"" if unpicklable else _dump_exception(error)
     return wire.encode(
-        wire.Failure(pickled, _clean(name), _clean(_text(error)), _clean(lines), unpicklable)
+        wire.Failure(pickled, _clean(name), _clean(text_of(error)), _clean(lines), unpicklable)
     )
 
 

@@ -15,9 +15,11 @@ from hmz_mp_worker.arena import Region
 from hmz_mp_worker.between import changes
 from hmz_mp_worker.framing import Buffer
 from hmz_mp_worker.link import Link
+from hmz_mp_worker.proving import prove
 
 __all__ = [
     "Functions",
+    "Unloadable",
     "failure_of",
     "follow_paths",
     "leave_fork",
@@ -25,6 +27,13 @@ __all__ = [
     "pack_error",
     "set_up",
 ]
+
+
+class Unloadable(Exception):
+    """Raised when a call's function or arguments cannot be loaded in this process.
+
+    Its text is what comes before the function's name; its cause says why.
+    """
 
 
 class Functions:
@@ -54,22 +63,33 @@ class Functions:
 
     def resolve(self, call: wire.Call, buffers: list[memoryview]) -> tuple[Any, Any, Any]:
         """Return the function, the arguments and the keyword arguments of a call."""
-        if call.shared is not None:
-            parts = self._inbox.get(call.shared, borrowed=call.borrowed)
-            try:
-                value = payload.load(call.data, parts)
-            finally:
-                self._inbox.release()
-        else:
-            value = payload.load(call.data, buffers)
+        try:
+            value = self._arguments(call, buffers)
+        except BaseException as error:  # loading runs the user's code
+            raise Unloadable("the arguments of") from error
         if not call.function:
             return value  # type: ignore[no-any-return]  # the coordinator packs three
-        function = self._loaded.get(call.function)
-        if function is None:
-            function = payload.load(self._pickles[call.function])
-            self._loaded[call.function] = function
-            changes.accept()  # a module does it once, when it is imported: that has to last
+        function = self._loaded.get(call.function) or self._load(call.function)
         return function, value[0], value[1]
+
+    def _arguments(self, call: wire.Call, buffers: list[memoryview]) -> Any:
+        if call.shared is None:
+            return payload.load(call.data, buffers)
+        parts = self._inbox.get(call.shared, borrowed=call.borrowed)
+        try:
+            return payload.load(call.data, parts)
+        finally:
+            self._inbox.release()
+
+    def _load(self, function_id: int) -> Any:
+        data = self._pickles[function_id]
+        try:
+            function = payload.load(data)
+        except BaseException as error:
+            raise Unloadable("the function") from error
+        self._loaded[function_id] = function
+        changes.accept()  # a module does it once, when it is imported: that has to last
+        return function
 
 
 def set_up(welcome: wire.Welcome, link: Link) -> bool:
@@ -129,6 +149,7 @@ def pack_answer(
     seconds = monotonic() - began
     try:
         dumped = payload.dump_back(value)
+        prove(dumped)
         data, buffers = payload.split(dumped)
     except BaseException as error:  # dumping runs the user's code
         what = f"the result, of type {type(value).__module__}.{type(value).__qualname__},"
@@ -143,7 +164,10 @@ def pack_error(
     ticket: int, error: BaseException, began: float, output: bytes, frame: FrameType | None
 ) -> wire.Answer:
     """Return the answer of a call that raised; ``frame`` is our own, left out of its traceback."""
-    failure = payload.pack_failure(error, skip=frame)
+    if isinstance(error, Unloadable) and error.__cause__ is not None:
+        failure = payload.pack_failure(error.__cause__, unpicklable=str(error))
+    else:
+        failure = payload.pack_failure(error, skip=frame)
     return wire.Answer(ticket, False, failure, began, monotonic() - began, output)
 
 
