@@ -96,8 +96,12 @@ class CallTurn:
         """End with an answer."""
         self._loop.land(self, value, None)
 
+    def fail(self, make_error: Callable[[], BaseException]) -> None:
+        """End with a failure; a future has one exception for all who ask, as everywhere."""
+        self.set_exception(make_error())
+
     def set_exception(self, error: BaseException) -> None:
-        """End with a failure."""
+        """End with a failure that is made."""
         self._loop.land(self, None, error)
 
     def cancel(self) -> bool:

@@ -215,6 +215,7 @@ async def test_values_a_hundred_thousand_deep() -> None:
             if isinstance(ended, Unpicklable):
                 assert "recursion" in str(ended)
             else:
+                assert not isinstance(ended, BaseException), ended
                 assert ended == 100_000 or depth_of(ended) == 100_000
             assert await pool.run(double, 2) == 4
 

@@ -86,7 +86,7 @@ def test_a_name_that_was_a_string_before_is_found() -> None:
 
 def test_buffers_beside_the_pickle() -> None:
     class Big:
-        def __reduce_ex__(self, protocol: int) -> Any:
+        def __reduce_ex__(self, _: Any) -> Any:
             return bytearray, (pickle.PickleBuffer(bytearray(1 << 17)),)
 
     payload = dump(Big())
