@@ -6,6 +6,7 @@ each turn once. What is decided is decided in the policy; this only does it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from time import monotonic
@@ -14,7 +15,7 @@ from typing import Any
 import anyio
 
 from hmz_mp.core.events import log_here, read_event
-from hmz_mp.core.jobs import Job, JobState, WorkerState
+from hmz_mp.core.jobs import Job, JobState, Kind, WorkerState
 from hmz_mp.core.loop import Driver, Handle
 from hmz_mp.core.outcomes import another, failure_of, load_value
 from hmz_mp.core.policy import CancelTurn, Fail, Kill, Policy, Retire, Ship
@@ -33,6 +34,8 @@ from hmz_mp_worker import wire
 __all__ = ["Coordinator"]
 
 _START_TRIES = 3
+
+_log = logging.getLogger("hmz_mp")
 
 
 class Coordinator:
@@ -131,8 +134,16 @@ class Coordinator:
         elif isinstance(command, Retire):
             engine.retire(command.worker)
         else:
-            engine.start_worker(command.worker, command.kind)
-            self.watch.started(command.worker)
+            self._start(command.worker, command.kind)
+
+    def _start(self, worker: int, kind: Kind) -> None:
+        try:
+            self.engine.start_worker(worker, kind)
+        except OSError as error:
+            self.policy.not_started(worker)
+            self._start_failed(kind, f"{type(error).__name__}: {error}", "", _START_TRIES)
+        else:
+            self.watch.started(worker)
             self.watch.wake()
 
     def _ship(self, worker: int, jobs: list[Shipment], now: float) -> None:
@@ -300,12 +311,23 @@ class Coordinator:
         known = self.policy.roster.workers.get(worker)
         starting = known is not None and known.state is WorkerState.STARTING
         self.policy.died(worker, running, error, monotonic())
-        if starting and self.broken is None:
-            self._start_failures += 1
-            if self._start_failures >= _START_TRIES:
-                reason = f"{_START_TRIES} ended before they were set up, the last one: {error}"
-                self.fail_all(WorkerStartFailed(reason, stderr_tail=error.stderr_tail))
+        if known is not None and starting and self.broken is None:
+            reason = f"{_START_TRIES} ended before they were set up, the last one: {error}"
+            self._start_failed(known.kind, reason, error.stderr_tail, 1)
         self._pump_soon()
+
+    def _start_failed(self, kind: Kind, reason: str, said: str, failures: int) -> None:
+        """Go on with the workers there are once others cannot be started; fail without any."""
+        self._start_failures += failures
+        if self._start_failures < _START_TRIES or self.broken is not None:
+            return
+        alive = self.policy.shrink(kind)
+        if alive:
+            _log.warning(
+                "going on with %d workers, since no more can be started: %s", alive, reason
+            )
+        else:
+            self.fail_all(WorkerStartFailed(reason, stderr_tail=said))
 
     def _start_hung(self, worker: int, seconds: float) -> None:
         """Give up a worker that is not set up in time; its end follows."""

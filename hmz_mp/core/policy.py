@@ -250,6 +250,19 @@ class Policy:
         """Begin nothing beside what runs, or begin again."""
         self.held = held
 
+    def not_started(self, worker_id: int) -> None:
+        """Take note that a worker could not be started."""
+        worker = self.roster.workers.get(worker_id)
+        if worker is not None:
+            self.roster.remove(worker)
+
+    def shrink(self, kind: Kind) -> int:
+        """Start no more workers than there are of a kind; return how many, 0 if there is none."""
+        alive = self.roster.ready(kind)
+        if alive:
+            self.roster.limit = min(self.roster.limit, alive)
+        return alive
+
     def retire_idle(self, worker_id: int) -> None:
         """Replace a worker that has nothing to do and holds no session."""
         worker = self.roster.workers.get(worker_id)

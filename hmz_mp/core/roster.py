@@ -118,6 +118,10 @@ class Roster:
 
     # Finding one.
 
+    def ready(self, kind: Kind) -> int:
+        """Return how many workers of a kind are set up."""
+        return self._alive[kind] - self.starting[kind]
+
     def missing(self, kind: Kind) -> int:
         """Return how many more workers of a kind may be started."""
         return self.limit - self._alive[kind]

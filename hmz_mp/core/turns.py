@@ -183,13 +183,13 @@ class AsyncioTurn(asyncio.Future[Any]):
         self._make_error = make_error
         self._told = False
         self.set_exception(make_error())
-        self.__class__ = _FailedAsyncioTurn  # so that a turn that does not fail pays nothing
+        self.__class__ = FailedTurn  # so that a turn that does not fail pays nothing
 
     def __repr__(self) -> str:
         return _describe(self, self._job)
 
 
-class _FailedAsyncioTurn(AsyncioTurn):
+class FailedTurn(AsyncioTurn):
     """What a turn becomes that has failed: whoever awaits it is raised an exception of his own."""
 
     __slots__ = ()

@@ -8,8 +8,10 @@ import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from hmz_mp.core.loop import Driver
-from hmz_mp_worker.framing import Buffer, Frame, FrameReader, frame_parts
+from hmz_mp_worker.framing import Buffer, Frame, FrameError, FrameReader, frame_parts
 
 __all__ = ["Connection"]
 
@@ -49,6 +51,7 @@ class Connection:
         self._waiting: deque[tuple[memoryview, Sequence[int]]] = deque()
         self._writing = False
         self.closed = False
+        self.fault = ""  # why what comes is no longer understood
         driver.add_reader(self._fd, self._readable)
 
     @property
@@ -123,17 +126,24 @@ class Connection:
             self._driver.remove_reader(self._fd)
             self._on_end()
             return False
-        for frame in self._reader.received(count):
-            self._on_frame(frame)
-            if frame[1]:
-                self._reader.recycle(frame[1])
+        try:
+            for frame in self._reader.received(count):
+                self._on_frame(frame)
+                if frame[1]:
+                    self._reader.recycle(frame[1])
+        except (FrameError, msgspec.MsgspecError) as error:
+            # A call wrote into its worker's socket. Nothing that follows can be understood.
+            self.fault = f"{type(error).__name__}: {error}"
+            self._driver.remove_reader(self._fd)
+            self._on_end()
+            return False
         if self._after is not None:
             self._after()
         return not self.closed
 
     def drain(self) -> None:
         """Read everything that is there: the peer is gone, and what it sent is not."""
-        while not self.closed and self._receive():
+        while not self.closed and not self.fault and self._receive():
             pass
 
     def finish(self) -> None:

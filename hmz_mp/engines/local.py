@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import anyio
+import msgspec
 
 from hmz_mp.core.jobs import Kind
 from hmz_mp.core.loop import Driver
@@ -127,21 +128,18 @@ class LocalEngine:
     # Commands.
 
     def start_worker(self, worker: int, kind: Kind) -> None:
-        """Start a worker."""
+        """Start a worker. Raises `OSError` when there are no more descriptors for it."""
         assert self._zygote is not None
-        ours, theirs = socket.socketpair()
-        output = output_file(anonymous_file("hmz-mp-output"))
-        page = anonymous_file("hmz-mp-page")
-        fds = [theirs.detach(), os.dup(output), os.dup(page)]
+        ours, output, page, passed = _descriptors()
         connection = Connection(
             self._driver,
             ours,
             lambda frame: self._worker_sent(worker, frame),
-            lambda: None,
+            lambda: self._worker_closed(worker),
             after=self._events.settle,
         )
         self._workers[worker] = _LocalWorker(kind, connection, output, page)
-        self._zygote.send(wire.Fork(worker, kind == "host"), fds)
+        self._zygote.send(wire.Fork(worker, kind == "host"), passed)
         welcome = wire.Welcome(
             wire.VERSION, worker, *self._paths, self._log_level, self._initializer, authkey()
         )
@@ -278,6 +276,12 @@ class LocalEngine:
             self._closing = True
             self._events.engine_failed(message.text, self._zygote_output())
 
+    def _worker_closed(self, worker: int) -> None:
+        """End a worker that sends what is no message; an end of its connection says nothing."""
+        target = self._workers.get(worker)
+        if target is not None and target.connection.fault:
+            self.kill(worker, 0)
+
     def _worker_ended(self, worker: int, status: int | None) -> None:
         """Take in all that a worker left behind, then report its end."""
         target = self._workers.get(worker)
@@ -285,9 +289,16 @@ class LocalEngine:
             return
         target.connection.drain()
         page = read_page(target.page)
+        said = tail(target.output, _TAIL).decode("utf-8", "replace")
+        fault = target.connection.fault
         if page.answer_count:
             body = wire.answers_prefix(page.answer_count) + page.answers
-            self._worker_sent(worker, (body, []))
+            try:
+                self._worker_sent(worker, (body, []))
+            except msgspec.MsgspecError as wrong:  # a call wrote into the page too
+                fault = f"{type(wrong).__name__}: {wrong}"
+        if fault:
+            said += f"\n[it sent what is no message of ours: {fault}]"
         del self._workers[worker]
         target.connection.close()
         error = WorkerDied(
@@ -296,7 +307,7 @@ class LocalEngine:
             if status is not None and os.WIFEXITED(status)
             else None,
             signal=os.WTERMSIG(status) if status is not None and os.WIFSIGNALED(status) else None,
-            stderr_tail=tail(target.output, _TAIL).decode("utf-8", "replace"),
+            stderr_tail=said,
         )
         target.arena.close()
         os.close(target.output)
@@ -357,3 +368,20 @@ class LocalEngine:
     def _note_change(self) -> None:
         changed, self._changed = self._changed, anyio.Event()
         changed.set()
+
+
+def _descriptors() -> tuple[socket.socket, int, int, list[int]]:
+    """Return our end, output and page of a new worker, and its own three; all of them or none."""
+    opened: list[int] = []
+    try:
+        ours, theirs = socket.socketpair()
+        opened += [ours.detach(), theirs.detach()]
+        opened.append(output_file(anonymous_file("hmz-mp-output")))
+        opened.append(anonymous_file("hmz-mp-page"))
+        for fd in opened[2:4]:
+            opened.append(os.dup(fd))
+    except OSError:
+        for fd in opened:
+            os.close(fd)
+        raise
+    return socket.socket(fileno=opened[0]), opened[2], opened[3], [opened[1], *opened[4:]]

@@ -118,6 +118,7 @@ class Output:
                 os.dup2(self._fd, fd)
         if _identity(0) != _identity_of_null():
             _open_null()
+        os.set_inheritable(0, True)  # it is not, opened where 0 was free
         sys.stdin, sys.stdout, sys.stderr = self._streams
         for name in _STREAMS:
             if getattr(sys, name).closed:
