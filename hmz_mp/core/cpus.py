@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["usable_cpus"]
+__all__ = ["SHARE", "share_of", "usable_cpus"]
+
+SHARE = "HMZ_MP_CPUS"  # in a worker's environment: its share of the CPUs, for pools inside it
 
 
 def usable_cpus(root: Path = Path("/sys/fs/cgroup"), proc: Path = Path("/proc/self")) -> int:
     """Return the number of CPUs that this process may use, at least 1.
+
+    In a pool's worker that is its share of them: pools in pools do not multiply the width.
 
     ``root`` is where cgroups are mounted, ``proc`` this process's folder in ``/proc``.
     """
@@ -19,7 +23,15 @@ def usable_cpus(root: Path = Path("/sys/fs/cgroup"), proc: Path = Path("/proc/se
     quotas = [quota for quota in _quotas(root, proc) if quota > 0]
     if quotas:
         cpus = min(cpus, max(1, int(min(quotas) + 0.5)))
+    share = os.environ.get(SHARE, "")
+    if share.isdigit():
+        cpus = min(cpus, int(share))
     return max(1, cpus)
+
+
+def share_of(workers: int) -> int:
+    """Return how many CPUs each of so many workers may use for a pool of its own."""
+    return max(1, usable_cpus() // workers)
 
 
 def _quotas(root: Path, proc: Path) -> list[float]:

@@ -13,7 +13,7 @@ from typing import Any
 from hmz_mp.core.ambient import pool_variable
 from hmz_mp.core.caller import Caller, check_settings
 from hmz_mp.core.coordinator import Coordinator
-from hmz_mp.core.cpus import usable_cpus
+from hmz_mp.core.cpus import SHARE, share_of, usable_cpus
 from hmz_mp.core.functions import Function, FunctionTable, pack_arguments, pack_initializer
 from hmz_mp.core.gates import Gate
 from hmz_mp.core.jobs import Kind, Lane
@@ -101,7 +101,9 @@ class Pool(Caller):
         self._turns_per_worker = check_width("turns_per_worker", turns_per_worker or 0)
         self._initializer = pack_initializer(initializer, initargs) if initializer else b""
         self._config = ZygoteConfig(
-            tuple(preload), env, os.fspath(cwd) if cwd is not None else None
+            tuple(preload),
+            {SHARE: str(share_of(self.width)), **(env or {})},
+            os.fspath(cwd) if cwd is not None else None,
         )
         self._functions = FunctionTable()
         self._limits = LimitTable()
