@@ -58,7 +58,8 @@ class Line:
 
     # The whole state. Of any thread, under the lock: why no more calls are taken, and the thread.
     # Of any thread: calls that were made or cancelled and not looked at, and whether the loop was
-    # told to. Of the loop's thread: whether it serves or was killed, and the turns that have ended.
+    # told to. Of the loop's thread: whether it serves or was killed, what came before it did, the
+    # turns that have ended, and the call whose future is being ended.
     def __init__(self, pool: Pool, *, echo: bool) -> None:
         self._pool = pool
         self._width = min(pool.width, pool._gate.capacity or pool.width)
@@ -74,6 +75,8 @@ class Line:
         self._serving = self._killed = False
         self._landed: deque[tuple[CallTurn, Any, BaseException | None]] = deque()
         self._delivering = False
+        self._deferred: list[Callable[[], None]] = []
+        self._ending: Call | None = None
         self._driver: _Driver
 
     # From any thread.
@@ -102,10 +105,8 @@ class Line:
             self._refuse(RuntimeError("cannot schedule new futures after shutdown"))
             if self._thread is None:
                 self._ended.set()
-        if kill:
-            self._soon(self._kill)
-        elif cancel:
-            self._soon(self._cancel_queued)
+        if kill or cancel:
+            self._soon(self._kill if kill else self._cancel_queued)
         self._soon(self._closing.set)
 
     def join(self) -> None:
@@ -125,7 +126,8 @@ class Line:
         pending = coordinator.pending.values() if coordinator is not None else ()
         turns = [cast(CallTurn, job.turn) for job in pending]
         turns += [turn for turn, _, _ in self._landed]
-        for call in [*self._inbox, *(turn.call for turn in turns)]:
+        calls = [*self._inbox, *(turn.call for turn in turns)]
+        for call in calls if self._ending is None else [*calls, self._ending]:
             call.end_after_fork(error)
 
     def _refuse(self, reason: Exception) -> None:
@@ -178,7 +180,8 @@ class Line:
             self._driver = pool._driver = _Driver(asyncio.get_running_loop(), self)
             self._coordinator.refused = _refused
             self._serving = True
-            self._take()
+            for callback in self._deferred:
+                callback()
             await self._closing.wait()
             while self._inbox:
                 self._take()
@@ -189,7 +192,9 @@ class Line:
     def _finish(self, reason: BaseException | None) -> None:
         """End what is left, which is something only where the pool could not do its work."""
         error: Exception = PoolClosed("the executor ended before the call was done")
-        if reason is not None:
+        if reason is not None and self._serving:
+            _log.critical("the loop of an executor ended", exc_info=reason)
+        elif reason is not None:
             error = WorkerStartFailed(f"{type(reason).__name__}: {reason}")
             error.__cause__ = reason
         with self._lock:
@@ -206,17 +211,19 @@ class Line:
     def _take(self) -> None:
         """Look at calls that were made or cancelled, as many as a step of the loop may take."""
         if not self._serving:
+            self._deferred.append(self._take)
             return
         self._told = False  # before looking: who appends after the last look tells again
         inbox = self._inbox
         for _ in range(_STEP):
             if not inbox:
                 return
-            call = inbox.popleft()
+            call = inbox[0]  # it stays there meanwhile, for a fork to find it
             if call.unwanted:
                 self._drop(call)
             elif call.work is not None:
                 self._begin(call, *call.work)
+            inbox.popleft()
         self._told = True
         self._driver.call_soon(self._take)
 
@@ -251,11 +258,17 @@ class Line:
         call.set_running_or_notify_cancel()
 
     def _cancel_queued(self) -> None:
+        if not self._serving:
+            self._deferred.append(self._cancel_queued)
+            return
         for call in self._pending():
             if not call.begun and _quietly(call.cancel):
                 self._drop(call)
 
     def _kill(self) -> None:
+        if not self._serving:
+            self._deferred.append(self._kill)
+            return
         self._killed = True
         self._cancel_queued()
         self._coordinator.abandon()
@@ -280,6 +293,7 @@ class Line:
         self._delivering = False
         landed = self._landed
         while landed:
+            self._ending = landed[0][0].call
             turn, value, error = landed.popleft()
             call = turn.call
             if call.turn is turn and call.begins():
@@ -290,6 +304,7 @@ class Line:
                 else:
                     self._note(error)
                     _quietly(call.set_exception, error)
+            self._ending = None
             del turn, value, error, call  # the caller alone keeps its answer alive
 
     def _echo(self, turn: CallTurn) -> None:

@@ -23,6 +23,7 @@ from hmz_mp.errors import (
     WorkerStartFailed,
 )
 from hmz_mp.futures import ProcessExecutor
+from hmz_mp.futures.line import Line
 from tests.futures import functions as f
 from tests.helpers import is_alive, wait_until
 
@@ -233,6 +234,30 @@ def test_submit_cancel_and_shut_down_at_once(wait_for_it: bool) -> None:
         executor.shutdown(wait=wait_for_it, cancel_futures=True)
         assert wait(futures, timeout=BOUND).not_done == set()
         executor.shutdown()
+
+
+@pytest.mark.parametrize("kill", [True, False])
+def test_an_executor_that_ends_before_it_has_begun(
+    monkeypatch: pytest.MonkeyPatch, kill: bool
+) -> None:
+    go = threading.Event()
+    run = Line._run
+
+    def run_later(line: Line, loop: Any) -> None:
+        assert go.wait(BOUND)
+        run(line, loop)
+
+    monkeypatch.setattr(Line, "_run", run_later)
+    executor = ProcessExecutor(1)
+    futures = [executor.submit(abs, -n) for n in range(5)]
+    futures[-1].cancel()
+    if kill:
+        executor.kill_workers()
+    else:
+        executor.shutdown(wait=False, cancel_futures=True)
+    go.set()
+    assert wait(futures, timeout=BOUND).not_done == set()
+    executor.shutdown()
 
 
 def test_cancelling_thousands_ends_each_once_and_kills_no_worker() -> None:
