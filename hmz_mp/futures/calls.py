@@ -19,11 +19,15 @@ __all__ = ["Call", "CallTurn", "Work"]
 Work = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 
-class Loop(Protocol):
-    """What calls need of the thread that the pool's loop runs in."""
+class Teller(Protocol):
+    """The way to the loop that serves a call."""
 
     def tell(self, call: Call) -> None:
-        """Have the loop look at a call that was made or cancelled."""
+        """Have the loop look at a call that was cancelled."""
+
+
+class Lander(Protocol):
+    """The way back."""
 
     def land(self, turn: CallTurn, value: Any, error: BaseException | None) -> None:
         """Hand an ending to the caller's future, once the running step of the loop is over."""
@@ -40,9 +44,9 @@ class Call(Future[Any]):
     begun = False
     unwanted = False
 
-    def __init__(self, loop: Loop, work: Work) -> None:
+    def __init__(self, line: Teller, work: Work) -> None:
         super().__init__()
-        self._loop = loop
+        self._line = line
         self.work = work
 
     def cancel(self) -> bool:
@@ -50,7 +54,7 @@ class Call(Future[Any]):
         cancelled = super().cancel()
         if cancelled:
             self.unwanted = True
-            self._loop.tell(self)
+            self._line.tell(self)
         return cancelled
 
     def begins(self) -> bool:
@@ -75,26 +79,29 @@ class Call(Future[Any]):
         self._done_callbacks.clear()  # type: ignore[attr-defined]  # the same
         if not self.done():
             self.set_exception(error)
+        elif self.unwanted and (self.work is not None or self.turn is not None):
+            self.work = self.turn = None
+            self.set_running_or_notify_cancel()  # the parent's loop had yet to do this
 
 
 class CallTurn:
     """A turn whose ending goes to a call."""
 
-    __slots__ = ("_loop", "_pool", "call", "item_id", "job", "ran")
+    __slots__ = ("_pool", "_server", "call", "item_id", "job", "ran")
 
     def __init__(
-        self, call: Call, loop: Loop, job: Job, pool: Canceller, item_id: str | None
+        self, call: Call, server: Lander, job: Job, pool: Canceller, item_id: str | None
     ) -> None:
         self.call = call
         self.job = job
         self.item_id = item_id
         self.ran: Ran | None = None
-        self._loop = loop
+        self._server = server
         self._pool = pool
 
     def set_result(self, value: Any) -> None:
         """End with an answer."""
-        self._loop.land(self, value, None)
+        self._server.land(self, value, None)
 
     def fail(self, make_error: Callable[[], BaseException]) -> None:
         """End with a failure; a future has one exception for all who ask, as everywhere."""
@@ -102,7 +109,7 @@ class CallTurn:
 
     def set_exception(self, error: BaseException) -> None:
         """End with a failure that is made."""
-        self._loop.land(self, None, error)
+        self._server.land(self, None, error)
 
     def cancel(self) -> bool:
         """End since the pool is left; a running call is stopped. False if it has ended."""

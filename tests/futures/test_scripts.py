@@ -200,6 +200,8 @@ from hmz_mp.futures import ProcessExecutor
 executor = ProcessExecutor(2)
 assert executor.submit(abs, -1).result(20) == 1
 pending = [executor.submit(time.sleep, 0.5) for _ in range(4)]
+cancelled = executor.submit(time.sleep, 0.5)
+cancelled.cancel()
 
 def tried(function, *args):
     try:
@@ -212,7 +214,7 @@ if child == 0:
     tried(executor.submit, abs, -1)
     tried(pending[0].result)
     print(len(wait(pending).done), len(list(as_completed(pending))), flush=True)
-    print(pending[0].cancel(), flush=True)
+    print(pending[0].cancel(), wait([cancelled], 20).not_done, flush=True)
     executor.shutdown()
     with ProcessExecutor(1) as own:
         tried(own.submit(abs, -7).result)
@@ -227,7 +229,7 @@ def test_a_fork_gets_a_clear_error_and_may_have_its_own(tmp_path: Path) -> None:
     ran = run_python(["-W", "ignore::DeprecationWarning", "-c", FORKS], cwd=tmp_path)
     assert (ran.stderr, ran.returncode) == ("", 0)
     assert ran.stdout.splitlines() == [
-        LOST, LOST, "4 4", "False", "result 7", "[None, None, None, None] 2",
+        LOST, LOST, "4 4", "False set()", "result 7", "[None, None, None, None] 2",
     ]  # fmt: skip
 
 
