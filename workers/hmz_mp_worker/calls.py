@@ -7,6 +7,7 @@ neither waits behind a call that turned out heavy. A call that holds the GIL del
 
 from __future__ import annotations
 
+import signal
 import socket
 import sys
 import threading
@@ -206,6 +207,8 @@ class _Watch:
             self._awake.set()
 
     def _run(self) -> None:
+        # A signal that this thread took would not wake the main one, where handlers run.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         seen, looks = 0, 1
         while True:
             self._awake.wait()
