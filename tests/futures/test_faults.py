@@ -117,6 +117,15 @@ def test_an_initializer_that_exits_breaks_the_executor(how: str, kind: type) -> 
         assert isinstance(future.exception(BOUND), kind)
 
 
+def test_an_initializer_that_hangs_is_given_up() -> None:
+    with ProcessExecutor(1, initializer=f.never, start_timeout=0.3) as executor:
+        futures = [executor.submit(abs, 1) for _ in range(5)]
+        for one in futures:
+            assert isinstance(one.exception(BOUND), InitializerFailed)
+        with pytest.raises(BrokenExecutor, match=r"within 0\.3 s"):
+            executor.submit(abs, 1)
+
+
 def test_an_initializer_that_hangs_does_not_hang_a_shutdown_that_cancels() -> None:
     executor = ProcessExecutor(1, initializer=f.never)
     running = executor.submit(abs, 1)
