@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo sync format lint type test cov bench check clean
+.PHONY: demo sync format lint type test cov bench chaos soak check clean
 
 demo: $(VENV)/.run ; $(BIN)/hmz-mp exec -f docs/examples/flows/complexity.py -a tool/hmz_mp.toolbox.python:outline --include '*.py' "outline"
 sync: $(VENV)/.dev
@@ -13,6 +13,8 @@ type: sync ; $(BIN)/mypy
 test: sync ; $(BIN)/pytest
 cov: sync ; $(BIN)/pytest --cov=hmz_mp --cov=hmz_mp_worker --cov-report=term-missing
 bench: sync ; $(BIN)/python -m bench
+chaos: sync ; HMZ_MP_CHAOS_SECONDS=120 $(BIN)/pytest --timeout 400 tests/chaos
+soak: sync ; HMZ_MP_CHAOS_SECONDS=3600 $(BIN)/pytest --timeout 5000 tests/chaos
 check: lint type test
 clean: ; rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
 

@@ -13,6 +13,7 @@ from time import monotonic
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 
 from hmz_mp.core.events import log_here, read_event
 from hmz_mp.core.jobs import Job, JobState, Kind, WorkerState
@@ -57,6 +58,7 @@ class Coordinator:
         self._timer: Handle | None = None
         self._timer_time = 0.0
         self._start_failures = 0
+        self._not_started: dict[Kind, str] = {}  # why, of what could not be started just now
         self._ever_ready = False
         self._idle: anyio.Event | None = None
 
@@ -83,6 +85,7 @@ class Coordinator:
         while self.pending:
             self._idle = anyio.Event()
             await self._idle.wait()
+            await anyio.lowlevel.checkpoint()  # a done callback may submit more
 
     def abandon(self) -> None:
         """Cancel every turn that has not ended."""
@@ -121,6 +124,8 @@ class Coordinator:
             self.engine.follow_paths()
         for worker, jobs in shipping.items():
             self._ship(worker, jobs, now)
+        while self._not_started:
+            self._start_failed(*self._not_started.popitem(), "", _START_TRIES)
         self._set_timer()
 
     def _carry_out(self, command: Any) -> None:
@@ -141,7 +146,7 @@ class Coordinator:
             self.engine.start_worker(worker, kind)
         except OSError as error:
             self.policy.not_started(worker)
-            self._start_failed(kind, f"{type(error).__name__}: {error}", "", _START_TRIES)
+            self._not_started[kind] = f"{type(error).__name__}: {error}"
         else:
             self.watch.started(worker)
             self.watch.wake()
@@ -321,11 +326,9 @@ class Coordinator:
         self._start_failures += failures
         if self._start_failures < _START_TRIES or self.broken is not None:
             return
-        alive = self.policy.shrink(kind)
-        if alive:
-            _log.warning(
-                "going on with %d workers, since no more can be started: %s", alive, reason
-            )
+        if self.policy.shrink(kind):
+            _log.warning("going on with the workers there are; no more can be started: %s", reason)
+            self._pump_soon()
         else:
             self.fail_all(WorkerStartFailed(reason, stderr_tail=said))
 

@@ -24,6 +24,7 @@ __all__ = ["CancelTurn", "Command", "Fail", "Kill", "Policy", "Retire", "Ship", 
 LOOK_AGAIN = 0.02  # seconds until a call that was to be stopped, and was not running, is looked at
 HOST_GRACE = 5.0  # seconds that a host worker has to let go of a cancelled turn
 LOSSES = 3  # workers that may die under a job before it began
+_OTHER: dict[Kind, Kind] = {"call": "host", "host": "call"}
 _LEAVING = (WorkerState.RETIRING, WorkerState.GONE)
 
 
@@ -256,12 +257,19 @@ class Policy:
         if worker is not None:
             self.roster.remove(worker)
 
-    def shrink(self, kind: Kind) -> int:
-        """Start no more workers than there are of a kind; return how many, 0 if there is none."""
-        alive = self.roster.ready(kind)
-        if alive:
-            self.roster.limit = min(self.roster.limit, alive)
-        return alive
+    def shrink(self, kind: Kind) -> bool:
+        """Start no more workers than there are; return whether there is one at all.
+
+        Where there is none of the kind that is wanted, one of the other kind makes room for it.
+        """
+        alive, others = self.roster.alive(kind), self.roster.alive(_OTHER[kind])
+        if not alive and others:
+            one = self.roster.first_ready(_OTHER[kind])
+            if one is not None:
+                self._retire(one)
+        if alive or others:
+            self.roster.limit = max(1, min(self.roster.limit, alive or others - 1))
+        return bool(alive or others)
 
     def retire_idle(self, worker_id: int) -> None:
         """Replace a worker that has nothing to do and holds no session."""

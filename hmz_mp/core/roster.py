@@ -118,9 +118,15 @@ class Roster:
 
     # Finding one.
 
-    def ready(self, kind: Kind) -> int:
-        """Return how many workers of a kind are set up."""
-        return self._alive[kind] - self.starting[kind]
+    def alive(self, kind: Kind) -> int:
+        """Return how many workers of a kind there are, those that are starting among them."""
+        return self._alive[kind]
+
+    def first_ready(self, kind: Kind) -> Worker | None:
+        """Return a worker of a kind that is set up, an idle one if there is one."""
+        ready = (one for one in self.workers.values() if one.state is WorkerState.READY)
+        found = [one for one in ready if one.kind == kind]
+        return min(found, key=lambda one: len(one.inflight), default=None)
 
     def missing(self, kind: Kind) -> int:
         """Return how many more workers of a kind may be started."""

@@ -60,7 +60,7 @@ class Watch:
         acted: Callable[[], None],
     ) -> None:
         self.engine: LocalEngine
-        self.memory = machine_memory
+        self.memory: Callable[[], MachineMemory] = machine_memory
         self.idle_bound = 0  # bytes; 0 until it is known
         self._driver = driver
         self._policy = policy

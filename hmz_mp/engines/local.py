@@ -37,6 +37,7 @@ _KILL_GRACE = 0.5  # seconds between TERM and KILL
 _RETIRE_GRACE = 5.0  # seconds that idle workers have to exit when the pool is left
 _ZYGOTE_GRACE = 6.0  # seconds that the zygote has to end everything, more than it takes itself
 _TAIL = 4096
+_SPARE_DESCRIPTORS = 8
 
 
 class EngineEvents(Protocol):
@@ -85,6 +86,20 @@ class _LocalWorker:
         self.arena = Arena(page)
         self.pid: int | None = None
         self.functions: set[int] = set()  # ids that it was sent
+
+    def close(self) -> None:
+        """Let go of everything of it. Idempotent."""
+        self.connection.close()
+        self.arena.close()
+        for fd in (self.output, self.page):
+            if fd >= 0:
+                os.close(fd)
+        self.output = self.page = -1
+
+    def __del__(self) -> None:  # where the loop was closed before the pool was left
+        for fd in (self.output, self.page):
+            if fd >= 0:
+                os.close(fd)
 
 
 class LocalEngine:
@@ -300,7 +315,6 @@ class LocalEngine:
         if fault:
             said += f"\n[it sent what is no message of ours: {fault}]"
         del self._workers[worker]
-        target.connection.close()
         error = WorkerDied(
             target.pid,
             exitcode=os.waitstatus_to_exitcode(status)
@@ -309,9 +323,7 @@ class LocalEngine:
             signal=os.WTERMSIG(status) if status is not None and os.WIFSIGNALED(status) else None,
             stderr_tail=said,
         )
-        target.arena.close()
-        os.close(target.output)
-        os.close(target.page)
+        target.close()
         self._events.worker_died(worker, page.running, error)
         self._note_change()
 
@@ -380,6 +392,13 @@ def _descriptors() -> tuple[socket.socket, int, int, list[int]]:
         opened.append(anonymous_file("hmz-mp-page"))
         for fd in opened[2:4]:
             opened.append(os.dup(fd))
+        spare: list[int] = []
+        try:  # the rest of the program has to open something too
+            for _ in range(_SPARE_DESCRIPTORS):
+                spare.append(os.dup(opened[0]))
+        finally:
+            for fd in spare:
+                os.close(fd)
     except OSError:
         for fd in opened:
             os.close(fd)

@@ -50,13 +50,17 @@ class ZygoteHandle:
     ) -> None:
         self._on_message = on_message
         self._output = output_file(anonymous_file("hmz-mp-zygote"))
-        ours, theirs = socket.socketpair()
         try:
-            with theirs:
-                self._process = self._launch(theirs, config)
+            ours, theirs = socket.socketpair()
+            try:
+                with theirs:
+                    self._process = self._launch(theirs, config)
+            except BaseException:
+                ours.close()
+                raise
         except BaseException:
-            ours.close()
             os.close(self._output)
+            self._output = -1
             raise
         self.connection = Connection(driver, ours, self._take, on_end)
         preload = [*config.preload, *([_MULTIPROCESSING] if authkey() else [])]
@@ -99,6 +103,10 @@ class ZygoteHandle:
         if self._output >= 0:
             os.close(self._output)
             self._output = -1
+
+    def __del__(self) -> None:  # where the loop was closed before the pool was left
+        if getattr(self, "_output", -1) >= 0:
+            os.close(self._output)
 
     def _take(self, frame: Frame) -> None:
         self._on_message(wire.decode_from_zygote(frame[0]))
