@@ -1,0 +1,1 @@
+"""Faults shown to executors, ours and others: what each of them does."""
