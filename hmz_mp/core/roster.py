@@ -81,6 +81,8 @@ class Roster:
 
     def condemn(self, worker: Worker) -> None:
         """Take note that a worker is about to be killed."""
+        if worker.state is WorkerState.RETIRING:  # no longer counted, and counted off again below
+            self._alive[worker.kind] += 1
         worker.state = WorkerState.DYING
         self._unlist(worker)
 

@@ -634,3 +634,92 @@ def test_a_session_that_waits_for_its_worker_passes_its_place_on() -> None:
     world.give_back(1)  # one place is free: the session wants it in the busy worker, of all
     world.settle()
     assert len(world.workers[2].queue) == 1
+
+
+# What the machine forces on a pool.
+
+
+def test_nothing_begins_beside_what_runs_while_it_is_held() -> None:
+    world = World(2)
+    lane = Lane(1, "call")
+    world.policy.hold(True)
+    jobs = [world.submit(lane) for _ in range(3)]
+    world.settle()
+    world.start_all()
+    world.settle()
+    assert [job.state for job in jobs].count(JobState.SHIPPED) == 1
+    (number,) = [number for number, one in world.workers.items() if one.queue]
+    world.answer(number)
+    world.settle()
+    # One worker at a time; short calls go to it together.
+    assert len([one for one in world.workers.values() if one.queue]) == 1
+    world.policy.hold(False)
+    world.settle()
+    assert JobState.QUEUED not in [job.state for job in jobs]
+
+
+def test_only_an_idle_worker_without_a_session_is_replaced() -> None:
+    world = World(1)
+    lane = Lane(1, "call", serial=True)
+    world.submit(lane)
+    world.settle()
+    (number,) = world.workers
+    world.policy.retire_idle(number)  # starting
+    world.start_all()
+    world.settle()
+    world.policy.retire_idle(number)  # busy
+    world.answer(number)
+    world.settle()
+    world.policy.retire_idle(number)  # of a session
+    assert not world.policy.commands
+    world.policy.end_session(lane)
+    world.policy.retire_idle(number)
+    assert world.policy.commands == [Retire(number)]
+    world.policy.retire_idle(99)
+
+
+def test_a_pool_goes_on_with_the_workers_there_are() -> None:
+    policy = Policy(4)
+    lane = Lane(1, "call")
+    for at in range(4):
+        policy.submit(Job(at + 1, lane, Timing()), 0.0)
+    policy.dispatch(0.0)
+    starts = [one.worker for one in policy.commands if isinstance(one, Start)]
+    assert len(starts) == 4
+    for worker in starts[1:]:
+        policy.not_started(worker)
+    policy.not_started(99)
+    assert policy.shrink("call")
+    assert (policy.roster.limit, policy.roster.missing("call")) == (1, 0)
+    policy.not_started(starts[0])
+    assert not policy.shrink("call")
+
+
+def test_a_worker_of_the_other_kind_makes_room_when_there_is_none() -> None:
+    policy = Policy(2)
+    lane = Lane(1, "call")
+    jobs = [Job(at + 1, lane, Timing()) for at in range(2)]
+    for job in jobs:
+        policy.submit(job, 0.0)
+    policy.dispatch(0.0)
+    first, second = (one.worker for one in policy.commands if isinstance(one, Start))
+    policy.commands.clear()
+    policy.ready(first, 0.0)
+    policy.ready(second, 0.0)
+    policy.dispatch(0.0)
+    assert jobs[0].worker is not None
+    assert jobs[1].worker is not None
+    first, second = jobs[0].worker.id, jobs[1].worker.id
+    policy.answered(second, jobs[1].ticket, True, 1.0, 0.0)
+    policy.commands.clear()
+    assert policy.shrink("host")
+    assert policy.commands == [Retire(second)]
+    assert policy.roster.limit == 1
+    # One that has to go busy, and is then killed, is counted once.
+    assert policy.shrink("host")
+    assert policy.commands[1:] == [Retire(first)]
+    policy.cancel(jobs[0], 0.0)
+    for worker in (first, second):
+        policy.died(worker, 0, WorkerDied(), 0.0)
+    assert policy.roster.alive("call") == 0
+    assert not policy.shrink("host")

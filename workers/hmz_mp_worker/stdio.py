@@ -11,6 +11,7 @@ import fcntl
 import io
 import os
 import sys
+from os import SEEK_CUR, SEEK_END, lseek
 from typing import IO
 
 from hmz_mp_worker.kernel import punch_hole
@@ -84,9 +85,9 @@ class Output:
                 stdout.flush()
                 stderr.flush()
                 if (
-                    os.lseek(1, 0, os.SEEK_END) == _BEGIN
-                    and os.lseek(2, 0, os.SEEK_END) == _BEGIN
-                    and not os.lseek(0, 0, os.SEEK_CUR)
+                    lseek(1, 0, SEEK_END) == _BEGIN
+                    and lseek(2, 0, SEEK_END) == _BEGIN
+                    and not lseek(0, 0, SEEK_CUR)
                     and not stdin.closed
                 ):
                     return b""
