@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo sync format lint type test cov bench chaos soak check clean
+.PHONY: demo sync format lint type test slow cov bench chaos soak check clean
 
 demo: $(VENV)/.run ; $(BIN)/hmz-mp exec -f docs/examples/flows/complexity.py -a tool/hmz_mp.toolbox.python:outline --include '*.py' "outline"
 sync: $(VENV)/.dev
@@ -11,6 +11,7 @@ format: sync ; $(BIN)/ruff format . && $(BIN)/ruff check --fix .
 lint: sync ; $(BIN)/ruff format --check . && $(BIN)/ruff check .
 type: sync ; $(BIN)/mypy
 test: sync ; $(BIN)/pytest
+slow: sync ; $(BIN)/pytest -m slow
 cov: sync ; $(BIN)/pytest --cov=hmz_mp --cov=hmz_mp_worker --cov-report=term-missing
 bench: sync ; $(BIN)/python -m bench
 chaos: sync ; HMZ_MP_CHAOS_SECONDS=120 $(BIN)/pytest --timeout 400 tests/chaos

@@ -26,6 +26,8 @@ if importlib.util.find_spec(PACKAGE) is None or not getattr(
         allow_module_level=True,
     )
 
+pytestmark = pytest.mark.slow  # 40 seconds, most of them waited on purpose
+
 
 def suite(module: str) -> Any:
     return importlib.import_module(f"{PACKAGE}.{module}")
