@@ -49,6 +49,7 @@ class ZygoteHandle:
         on_end: Callable[[], None],
     ) -> None:
         self._on_message = on_message
+        self._pid: int | None = None
         self._output = output_file(anonymous_file("hmz-mp-zygote"))
         try:
             ours, theirs = socket.socketpair()
@@ -81,8 +82,8 @@ class ZygoteHandle:
 
     @property
     def pid(self) -> int:
-        """The zygote's process id."""
-        return self._process.pid
+        """The zygote's process id; that of the process above it until it has booted."""
+        return self._pid or self._process.pid
 
     def send(self, message: wire.ToZygote, fds: Sequence[int] = ()) -> None:
         """Send the zygote a message, with descriptors that are closed here once sent."""
@@ -98,7 +99,7 @@ class ZygoteHandle:
         try:
             self._process.wait(_EXIT_GRACE)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            self._process.terminate()  # the reaper above it kills it, and all that is below
             self._process.wait()
         if self._output >= 0:
             os.close(self._output)
@@ -109,7 +110,10 @@ class ZygoteHandle:
             os.close(self._output)
 
     def _take(self, frame: Frame) -> None:
-        self._on_message(wire.decode_from_zygote(frame[0]))
+        message = wire.decode_from_zygote(frame[0])
+        if isinstance(message, wire.Booted):
+            self._pid = message.pid
+        self._on_message(message)
 
 
 def authkey() -> bytes:

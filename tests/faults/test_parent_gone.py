@@ -92,7 +92,7 @@ def shared_memory() -> set[Path]:
 def test_a_signal_to_it_with_busy_and_idle_workers(number: int, tmp_path: Path) -> None:
     shared = shared_memory()
     with started(tmp_path, stderr=subprocess.DEVNULL) as (process, pids):
-        assert len(pids) >= 10  # a zygote, five workers, four that the busy ones started
+        assert len(pids) >= 11  # reaper, zygote, five workers, four that the busy ones started
         os.kill(process.pid, number)
         process.wait(10)
         assert_all_gone(pids, tmp_path, shared)
@@ -106,19 +106,26 @@ def test_its_whole_group_is_killed(tmp_path: Path) -> None:
         assert_all_gone(pids, tmp_path, shared)
 
 
-def test_its_zygote_is_killed_and_then_it(tmp_path: Path) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux")
+def test_it_and_its_zygote_are_killed_in_the_same_instant(tmp_path: Path) -> None:
     shared = shared_memory()
     with started(tmp_path, stderr=subprocess.DEVNULL) as (process, pids):
-        (zygote,) = (one.pid for one in psutil.Process(process.pid).children())
-        os.kill(process.pid, signal.SIGSTOP)
-        os.kill(zygote, signal.SIGKILL)
+        parent = psutil.Process(int(written(tmp_path / "busy0").split()[0])).ppid()
+        os.kill(process.pid, signal.SIGSTOP)  # so that it does nothing about the other's end
+        os.kill(parent, signal.SIGKILL)
         os.kill(process.pid, signal.SIGKILL)
         process.wait(10)
-        workers = [int((tmp_path / name).read_text().split()[0]) for name in NAMES]
-        wait_until(lambda: not any(is_alive(pid) for pid in workers), 5)
-        for pid in pids:  # what workers started is nobody's where both are killed at one time
-            if is_alive(pid):
-                os.kill(pid, signal.SIGKILL)
+        assert_all_gone(pids, tmp_path, shared)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux")
+def test_it_and_the_reaper_above_its_zygote_are_killed(tmp_path: Path) -> None:
+    shared = shared_memory()
+    with started(tmp_path, stderr=subprocess.DEVNULL) as (process, pids):
+        (reaper,) = (one.pid for one in psutil.Process(process.pid).children())
+        os.kill(reaper, signal.SIGKILL)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait(10)
         assert_all_gone(pids, tmp_path, shared)
 
 

@@ -155,6 +155,26 @@ async def test_a_child_that_sleeps_on_and_exits_itself_holds_nobody_up() -> None
     assert not is_alive(child)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux")
+async def test_what_calls_started_goes_with_the_process_that_forks_workers(
+    tmp_path: Path,
+) -> None:
+    def start(session: bool) -> tuple[int, int]:
+        return os.getppid(), subprocess.Popen(SLEEPER, start_new_session=session).pid
+
+    async with Pool(2) as pool:
+        running = pool.submit(say_and_hang, str(tmp_path / "pid"))
+        await await_until(lambda: written(tmp_path / "pid"))
+        zygote, child = await pool.run(start, False)
+        _, daemon = await pool.run(start, True)
+        os.kill(zygote, signal.SIGKILL)
+        with pytest.raises(WorkerDied):
+            await running
+        await await_until(lambda: not is_alive(child) and not is_alive(daemon))
+        assert await pool.run(double, 2) == 4
+        assert pool.statistics().failed == 1
+
+
 # Workers that cannot start.
 
 

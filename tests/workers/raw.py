@@ -155,12 +155,16 @@ class RawZygote(Wire):
                 text=True,
             )
         self.workers: list[RawWorker] = []
+        self.pid = 0
 
     def boot(self, **changes: Any) -> Any:
         """Boot it; return what it answers."""
         settings = {"version": wire.VERSION, "sys_path": sys.path, "preload": [], "niceness": 0}
         self.send(wire.Boot(**{**settings, **changes}))
-        return self.receive()
+        answer = self.receive()
+        if isinstance(answer, wire.Booted):
+            self.pid = answer.pid
+        return answer
 
     def fork(self, *, host: bool = False) -> RawWorker:
         """Have it fork a worker, not welcomed yet."""
@@ -203,7 +207,7 @@ def raw_zygote() -> Iterator[RawZygote]:
     """A booted zygote, which has to end in silence."""
     zygote = RawZygote()
     try:
-        assert zygote.boot() == wire.Booted(wire.VERSION, zygote.process.pid)
+        assert zygote.boot() == wire.Booted(wire.VERSION, zygote.pid)
         yield zygote
     finally:
         said = zygote.close()

@@ -183,7 +183,7 @@ def test_a_kill_of_a_worker_that_is_gone(zygote: RawZygote, worker: RawWorker) -
 def test_a_worker_is_no_parent_of_the_next(zygote: RawZygote) -> None:
     workers = [zygote.ready() for _ in range(3)]
     parents = [worker.value(os.getppid) for worker in workers]
-    assert parents == [zygote.process.pid] * 3
+    assert parents == [zygote.pid] * 3
     assert [worker.value(os.getpgrp) for worker in workers] == [one.pid for one in workers]
 
 
@@ -210,7 +210,7 @@ def test_a_worker_holds_nothing_of_the_zygote_or_of_others(zygote: RawZygote) ->
 def test_orphans_are_reaped(zygote: RawZygote, worker: RawWorker) -> None:
     script = "sh -c 'echo $$; exec sleep 0' &"  # the shell in between ends, and is not waited for
     orphan = int(worker.value(subprocess.check_output, ["sh", "-c", script]))
-    wait_until(lambda: orphan not in kernel.descendants(zygote.process.pid))
+    wait_until(lambda: orphan not in kernel.descendants(zygote.pid))
 
 
 def test_preloaded_modules_are_there_after_the_fork() -> None:

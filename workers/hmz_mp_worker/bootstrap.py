@@ -5,15 +5,18 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
+from hmz_mp_worker.reaper import stand_above
+
 __all__ = ["main"]
 
 
 def main(control_fd: int, coordinator: int) -> None:
-    """Import what the zygote needs, and run it.
+    """Import what the zygote needs, and run it, below its reaper.
 
     msgspec imports typing_extensions where it finds it, and needs it only before Python 3.11; the
     import takes longer than msgspec itself, so it is hidden while msgspec loads.
     """
+    stand_above(control_fd)
     hidden = "typing_extensions"
     if hidden not in sys.modules:
         sys.modules[hidden] = None  # type: ignore[assignment]  # how an import is blocked

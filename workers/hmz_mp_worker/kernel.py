@@ -10,6 +10,8 @@ import ctypes
 import os
 import signal
 import sys
+import time
+from collections.abc import Iterable
 from pathlib import Path
 
 __all__ = [
@@ -17,6 +19,8 @@ __all__ = [
     "children",
     "descendants",
     "die_with_parent",
+    "end_descendants",
+    "exists",
     "open_process",
     "punch_hole",
     "signal_all",
@@ -26,6 +30,8 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PUNCH_HOLE = 0x02 | 0x01  # FALLOC_FL_PUNCH_HOLE, FALLOC_FL_KEEP_SIZE
 _LINUX = sys.platform == "linux"
+_ENDING = 5.0  # seconds that killed processes have to be gone
+_LOOK_EVERY = 0.002
 
 
 def _prctl(option: int, value: int) -> None:
@@ -53,6 +59,15 @@ def open_process(pid: int) -> int | None:
         return os.pidfd_open(pid)
     except OSError:
         return None
+
+
+def exists(pid: int) -> bool:
+    """Return whether there is such a process of ours, be it one that waits to be reaped."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, PermissionError):  # or it is somebody else's by now
+        return False
+    return True
 
 
 def children(pid: int) -> list[int]:
@@ -88,6 +103,24 @@ def signal_all(pids: list[int], groups: list[int], number: int) -> None:
             os.kill(pid, number)
         except (ProcessLookupError, PermissionError):
             continue
+
+
+def end_descendants(groups: Iterable[int] = ()) -> None:
+    """Kill every process below this one, and process groups, until none is left; reap them.
+
+    It looks again and again, since what is killed may have started more in between. It gives up
+    after some seconds: a process that waits for a broken disk, say, is not ended by a signal.
+    """
+    deadline = time.monotonic() + _ENDING
+    left = set(groups)
+    while time.monotonic() < deadline:
+        signal_all(descendants(os.getpid()), list(left), signal.SIGKILL)
+        try:
+            while pid := os.waitpid(-1, os.WNOHANG)[0]:
+                left.discard(pid)  # a number that may be another's from now on
+        except ChildProcessError:
+            return
+        time.sleep(_LOOK_EVERY)
 
 
 def punch_hole(fd: int, start: int, length: int) -> None:

@@ -50,6 +50,7 @@ class Zygote:
         self._control = control
         self._coordinator = coordinator
         self._parent_fd = kernel.open_process(coordinator)
+        self._above = os.getppid()  # the coordinator, or the reaper between the two
         self._reader = FrameReader()
         self._descriptors: deque[int] = deque()
         self._workers: dict[int, _Worker] = {}
@@ -88,7 +89,9 @@ class Zygote:
         return max(0.0, min(waits)) * 1000 + 1 if waits else None
 
     def _parent_gone(self, ready: set[int]) -> bool:
-        return self._parent_fd in ready or os.getppid() != self._coordinator
+        if self._parent_fd is not None:
+            return self._parent_fd in ready
+        return os.getppid() != self._above or not kernel.exists(self._coordinator)
 
     def _receive(self) -> bool:
         """Take in what the coordinator sends; return False at the connection's end."""
@@ -263,15 +266,7 @@ class Zygote:
 
     def _end_everything(self) -> None:
         """Kill every process below this one, those that left their process groups too."""
-        deadline = time.monotonic() + 5
-        while time.monotonic() < deadline:
-            groups = list(self._workers)
-            kernel.signal_all(kernel.descendants(os.getpid()), groups, signal.SIGKILL)
-            try:
-                pid, _ = os.waitpid(-1, 0)
-            except ChildProcessError:
-                return
-            self._workers.pop(pid, None)
+        kernel.end_descendants(self._workers)
 
 
 def _status_of(error: OSError) -> int:
