@@ -32,6 +32,7 @@ COMMANDS = {
     "exec": ("hmz_mp.cli.exec_:exec_command", "Run a flow: by default, one agent turn per file."),
     "runs": ("hmz_mp.cli.runs:runs_command", "List the runs of this directory."),
     "show": ("hmz_mp.cli.show:show_command", "Show a run, or one of its items."),
+    "doctor": ("hmz_mp.cli.doctor:doctor_command", "Say what works on this machine."),
 }
 
 

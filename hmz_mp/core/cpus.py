@@ -4,10 +4,30 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import NamedTuple
 
-__all__ = ["SHARE", "share_of", "usable_cpus"]
+__all__ = ["SHARE", "CpuBounds", "cpu_bounds", "share_of", "usable_cpus"]
 
 SHARE = "HMZ_MP_CPUS"  # in a worker's environment: its share of the CPUs, for pools inside it
+
+
+class CpuBounds(NamedTuple):
+    """What bounds the CPUs of this process: how many there are, and ``None`` where nothing does."""
+
+    present: int
+    affinity: int | None  # how many it may be scheduled on
+    quota: float | None  # of its cgroups, in CPUs
+    share: int | None  # of a pool's worker
+
+    @property
+    def usable(self) -> int:
+        """How many may be used, at least 1."""
+        cpus = self.present if self.affinity is None else self.affinity
+        if self.quota is not None:
+            cpus = min(cpus, max(1, int(self.quota + 0.5)))
+        if self.share is not None:
+            cpus = min(cpus, self.share)
+        return max(1, cpus)
 
 
 def usable_cpus(root: Path = Path("/sys/fs/cgroup"), proc: Path = Path("/proc/self")) -> int:
@@ -17,16 +37,22 @@ def usable_cpus(root: Path = Path("/sys/fs/cgroup"), proc: Path = Path("/proc/se
 
     ``root`` is where cgroups are mounted, ``proc`` this process's folder in ``/proc``.
     """
-    cpus = os.cpu_count() or 1
+    return cpu_bounds(root, proc).usable
+
+
+def cpu_bounds(root: Path = Path("/sys/fs/cgroup"), proc: Path = Path("/proc/self")) -> CpuBounds:
+    """Return what bounds the CPUs of this process, from the same places."""
+    affinity = None
     if hasattr(os, "sched_getaffinity"):  # not on macOS
-        cpus = len(os.sched_getaffinity(0))
+        affinity = len(os.sched_getaffinity(0))
     quotas = [quota for quota in _quotas(root, proc) if quota > 0]
-    if quotas:
-        cpus = min(cpus, max(1, int(min(quotas) + 0.5)))
     share = os.environ.get(SHARE, "")
-    if share.isdigit():
-        cpus = min(cpus, int(share))
-    return max(1, cpus)
+    return CpuBounds(
+        present=os.cpu_count() or 1,
+        affinity=affinity,
+        quota=min(quotas) if quotas else None,
+        share=int(share) if share.isdigit() else None,
+    )
 
 
 def share_of(workers: int) -> int:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hmz_mp.core.cpus import usable_cpus
+from hmz_mp.core.cpus import CpuBounds, cpu_bounds, usable_cpus
 
 
 @pytest.fixture(autouse=True)
@@ -107,3 +107,15 @@ def test_never_less_than_one(machine: Machine, monkeypatch: pytest.MonkeyPatch) 
 
 def test_of_this_machine() -> None:
     assert usable_cpus() >= 1
+
+
+def test_the_bounds_say_why(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 16)
+    monkeypatch.delenv("HMZ_MP_CPUS", raising=False)
+    machine.write("box/cpu.max", "250000 100000")
+    (machine.proc / "cgroup").write_text("0::/box")
+    bounds = cpu_bounds(machine.root, machine.proc)
+    assert bounds == CpuBounds(16, 8, 2.5, None)
+    assert bounds.usable == 3
+    monkeypatch.setenv("HMZ_MP_CPUS", "2")
+    assert cpu_bounds(machine.root, machine.proc).share == 2
