@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo sync format lint type test slow cov bench chaos soak check clean
+.PHONY: demo sync format lint type test slow repeat cov bench chaos soak check clean
 
 demo: $(VENV)/.run ; $(BIN)/hmz-mp exec -f docs/examples/flows/complexity.py -a tool/hmz_mp.toolbox.python:outline --include '*.py' "outline"
 sync: $(VENV)/.dev
@@ -12,6 +12,7 @@ lint: sync ; $(BIN)/ruff format --check . && $(BIN)/ruff check .
 type: sync ; $(BIN)/mypy
 test: sync ; $(BIN)/pytest
 slow: sync ; $(BIN)/pytest -m slow
+repeat: sync ; $(BIN)/pytest --repeat 50 tests/faults
 cov: sync ; $(BIN)/pytest --cov=hmz_mp --cov=hmz_mp_worker --cov-report=term-missing
 bench: sync ; $(BIN)/python -m bench
 chaos: sync ; HMZ_MP_CHAOS_SECONDS=120 $(BIN)/pytest --timeout 400 tests/chaos

@@ -1,4 +1,7 @@
-"""What every test gets: both event loops, and a look at what it left behind."""
+"""What every test gets: both event loops, and a look at what it left behind.
+
+``--repeat N`` runs each test N times in a row: what races is seen seldom.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,17 @@ import pytest
 from tests.helpers import Holdings
 
 _SETTLING = 5.0  # seconds that threads and processes have to end after a test
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--repeat", type=int, default=1, help="run each test so many times in a row")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    times = metafunc.config.getoption("repeat")
+    if times > 1:
+        metafunc.fixturenames.append("_time")
+        metafunc.parametrize("_time", range(times), ids=lambda time: f"time{time + 1}")
 
 
 @pytest.fixture(scope="module", params=["asyncio", "trio"])

@@ -16,10 +16,11 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from importlib.util import find_spec
 from pathlib import Path
 
 from bench.faults import calls as c
-from bench.faults.peers import NO_ANSWER, PEERS, Calls
+from bench.faults.peers import MODULES, NO_ANSWER, PEERS, Calls
 
 SECONDS = 6.0
 GOOD: Calls = [(c.good, (number,)) for number in range(20)]
@@ -48,7 +49,7 @@ def main() -> None:
     if sys.argv[1:2] == ["--one"]:
         _one(sys.argv[2], sys.argv[3], sys.argv[4])
         return
-    wanted = sys.argv[1:] or list(PEERS)
+    wanted = _wanted(sys.argv[1:])
     table = {peer: {fault: _show(peer, fault) for fault in [*FAULTS, KILLED]} for peer in wanted}
     for fault in [*FAULTS, KILLED]:
         print(f"\n{fault}")
@@ -57,6 +58,18 @@ def main() -> None:
     print()
     for peer in wanted:
         print(f"{peer} {_version(peer)}")
+
+
+def _wanted(named: list[str]) -> list[str]:
+    """Return the peers to show faults to: those named, or all that are installed."""
+    unknown = [peer for peer in named if peer not in PEERS]
+    if unknown:
+        raise SystemExit(f"there is no {', '.join(unknown)}; there are {', '.join(PEERS)}")
+    missing = [peer for peer in PEERS if find_spec(MODULES.get(peer, "asyncio")) is None]
+    needed = [peer for peer in named if peer in missing]
+    if needed:
+        raise SystemExit(f"not installed: {', '.join(needed)}")
+    return named or [peer for peer in PEERS if peer not in missing]
 
 
 def _version(peer: str) -> str:
@@ -123,8 +136,9 @@ def _kill(process: subprocess.Popen[bytes], pids: Path) -> str:
     workers = [int(word) for word in pids.read_text().split()]
     process.kill()
     process.wait()
-    time.sleep(2)
-    left = [pid for pid in workers if _lives(pid)]
+    end = time.monotonic() + 2
+    while (left := [pid for pid in workers if _lives(pid)]) and time.monotonic() < end:
+        time.sleep(0.01)
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     return f"after two seconds {len(left)} of {len(workers)} workers live on"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-__all__ = ["PEERS", "Calls"]
+__all__ = ["MODULES", "NO_ANSWER", "PEERS", "Calls"]
 
 Calls = Sequence[tuple[Callable[..., Any], tuple[Any, ...]]]
 WORKERS = 2
@@ -178,4 +178,13 @@ PEERS: dict[str, Callable[[Calls, float], list[str]]] = {
     "deadpool": deadpool,
     "trio-parallel": trio_parallel,
     "anyio": anyio,
+}
+
+# What has to be installed for them, beside what hmz_mp needs.
+MODULES = {
+    "loky": "loky",
+    "mpire": "mpire",
+    "pebble": "pebble",
+    "deadpool": "deadpool",
+    "trio-parallel": "trio_parallel",
 }

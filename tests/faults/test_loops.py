@@ -7,6 +7,7 @@ import gc
 import os
 import subprocess
 import threading
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from hmz_mp import Pool
 from hmz_mp.errors import PoolClosed
 from hmz_mp_worker import kernel
 from tests.faults.shipped import double, say_and_hang, wait_for
-from tests.helpers import await_until, is_alive, run_script, wait_until, written
+from tests.helpers import BOUND, await_until, is_alive, run_script, wait_until, written
 
 
 async def _begin(path: Path) -> tuple[Pool, Any]:
@@ -28,6 +29,17 @@ async def _begin(path: Path) -> tuple[Pool, Any]:
     turn = pool.submit(say_and_hang, str(path))
     await await_until(lambda: written(path))
     return pool, turn
+
+
+def _all_gone() -> None:
+    """Wait until a pool that nobody can leave any more has left nothing behind."""
+    gc.collect()
+
+    def reaped() -> bool:
+        subprocess._cleanup()  # type: ignore[attr-defined]  # what the next Popen would do
+        return not kernel.children(os.getpid())
+
+    wait_until(reaped)
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -42,33 +54,74 @@ def test_a_loop_closed_with_turns_pending_leaves_no_process(tmp_path: Path) -> N
     del pool, turn, loop
     gc.collect()
     wait_until(lambda: not is_alive(int((tmp_path / "pid").read_text())))
-
-    def reaped() -> bool:
-        subprocess._cleanup()  # type: ignore[attr-defined]  # what the next Popen would do
-        return not kernel.children(os.getpid())
-
-    wait_until(reaped)
+    _all_gone()
 
 
-def test_a_script_whose_loop_is_closed_with_turns_pending_ends(tmp_path: Path) -> None:
-    source = """
-import asyncio, time
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_answer_that_lands_after_the_loop_has_gone_harms_nobody(
+    backend: str, tmp_path: Path
+) -> None:
+    kept: list[Any] = []
+
+    async def begin() -> None:
+        pool = Pool(1)
+        await pool.__aenter__()
+        kept.extend([pool, pool.submit(wait_for, str(tmp_path / "go"))])
+        await await_until(lambda: written(tmp_path / "go.begun"))
+
+    anyio.run(begin, backend=backend)
+    pool, turn = kept
+    worker = int(written(tmp_path / "go.begun"))
+    (tmp_path / "go").touch()
+    answered = time.monotonic() + BOUND
+    while is_alive(worker) and psutil.Process(worker).status() != psutil.STATUS_SLEEPING:
+        assert time.monotonic() < answered
+    assert not turn.done()
+    with pytest.raises(RuntimeError):
+        pool.submit(double, 1)
+    assert turn.cancel()
+    del pool, turn
+    kept.clear()
+    wait_until(lambda: gc.collect() is not None and not is_alive(worker))
+    _all_gone()
+
+    async def again() -> int:
+        async with Pool(1) as pool:
+            return int(await pool.run(double, 2))
+
+    assert anyio.run(again, backend=backend) == 4
+
+
+UNLEFT = """
+import sys, time
+from pathlib import Path
+import anyio
 from hmz_mp import Pool
+
+def hang(path):
+    Path(path).touch()
+    time.sleep(60)
+
+kept = []
 
 async def begin():
     pool = Pool(1)
     await pool.__aenter__()
-    turn = pool.submit(time.sleep, 60)
-    await asyncio.sleep(0.3)
-    return pool, turn
+    kept.extend([pool, pool.submit(hang, "begun")])
+    while not Path("begun").exists():
+        await anyio.sleep(0.005)
 
-loop = asyncio.new_event_loop()
-kept = loop.run_until_complete(begin())
-loop.close()
-print("closed")
+anyio.run(begin, backend=sys.argv[1])
+print("over")
 """
-    ran = run_script(tmp_path, source, timeout=15)
-    assert ran.stdout == "closed\n"
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_script_whose_loop_is_over_with_turns_pending_ends(backend: str, tmp_path: Path) -> None:
+    ran = run_script(tmp_path, UNLEFT, backend, timeout=15)
+    assert ran.stdout == "over\n"
     assert ran.returncode == 0
 
 
@@ -122,10 +175,11 @@ def test_pools_on_loops_in_two_threads_at_once() -> None:
 def test_a_task_group_that_is_cancelled_around_many_turns(backend: str, tmp_path: Path) -> None:
     async def main() -> None:
         async with Pool(2) as pool:
-            with anyio.move_on_after(0.5):
-                async with anyio.create_task_group() as group:
-                    for n in range(20):
-                        group.start_soon(pool.run, say_and_hang, str(tmp_path / str(n)))
+            async with anyio.create_task_group() as group:
+                for n in range(20):
+                    group.start_soon(pool.run, say_and_hang, str(tmp_path / str(n)))
+                await await_until(lambda: len([*filter(written, tmp_path.iterdir())]) == 2)
+                group.cancel_scope.cancel()
             assert await pool.run(double, 2) == 4
             await await_until(lambda: pool.statistics().running == 0)
 

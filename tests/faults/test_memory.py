@@ -37,6 +37,21 @@ def take_in_child(size: int) -> None:
     subprocess.run([sys.executable, "-S", "-c", code + "time.sleep(20)"], check=True)
 
 
+async def _looks(seen: watch.Watch, times: int = 3) -> None:
+    """Return when a pool's workers and the machine have been looked at so many times."""
+    count = 0
+    look = seen._look_at_idle
+
+    def counted() -> None:
+        nonlocal count
+        look()
+        count += 1
+
+    seen._look_at_idle = counted  # type: ignore[method-assign]  # what is waited for
+    await await_until(lambda: count >= times)
+    seen._look_at_idle = look  # type: ignore[method-assign]  # as it was
+
+
 @pytest.mark.parametrize("call", [take, take_in_child], ids=["itself", "a child"])
 async def test_a_turn_over_its_limit_is_ended_and_blamed(call: object) -> None:
     assert callable(call)
@@ -73,7 +88,7 @@ async def test_an_idle_worker_that_keeps_too_much_is_replaced(
         assert pool.statistics().failed == 0
         session = pool.session()
         holder = await session.run(keep, 200 * MIB)
-        await asyncio.sleep(0.3)
+        await _looks(coordinator.watch)
         assert await session.run(pid) == holder  # a session's state is not thrown away
         assert modest
 
@@ -98,7 +113,7 @@ async def test_new_turns_wait_while_the_machine_is_short(
             await await_until(lambda: coordinator.policy.held)
             turns += [pool.submit(wait_for, str(path)) for path in paths[1:]]
             assert "memory is short" in caplog.text
-            await asyncio.sleep(0.2)
+            await _looks(coordinator.watch)
             assert pool.statistics().running == 1  # but one goes on, or nothing ever would end
             for path in paths[:2]:
                 path.touch()

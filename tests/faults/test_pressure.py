@@ -160,14 +160,24 @@ def test_a_temporary_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
     assert list(nowhere.iterdir()) == []
 
 
-@pytest.mark.skipif(
+needs_mounts = pytest.mark.skipif(
     subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode != 0
     if sys.platform == "linux"
     else True,
-    reason="/dev/shm cannot be replaced here",
+    reason="nothing can be mounted here",
 )
-def test_no_room_in_shared_memory() -> None:
-    mount = "mount -t tmpfs -o size=4k none /dev/shm"
+
+
+@needs_mounts
+@pytest.mark.parametrize(
+    "mount",
+    [
+        "mount -t tmpfs -o size=4k none /dev/shm",
+        "mount -t tmpfs -o ro none /dev/shm && mount -o remount,bind,ro /",
+    ],
+    ids=["no room in shared memory", "nothing can be written anywhere"],
+)
+def test_memory_and_folders_that_take_nothing(mount: str) -> None:
     ran = subprocess.run(
         ["unshare", "--mount", "sh", "-c", f'{mount} && exec "$0" -', sys.executable],
         input=NO_ROOM,
@@ -176,7 +186,7 @@ def test_no_room_in_shared_memory() -> None:
         timeout=40,
         check=False,
         cwd="/",
-        env={**os.environ, "TMPDIR": "/proc"},
+        env={**os.environ, "TMPDIR": "/proc", "PYTHONDONTWRITEBYTECODE": "1"},
     )
     assert (ran.stdout, ran.stderr) == ("done\n", "")
 

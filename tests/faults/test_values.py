@@ -81,6 +81,7 @@ def _names(value: Any) -> str:
 @pytest.mark.parametrize("what", [*LOADS, *KILLS], ids=_names)
 async def test_a_result_that_does_harm_when_it_is_loaded(what: Callable[[], None]) -> None:
     async with Pool(1) as pool:
+        worker = await pool.run(pid)
         behind = [pool.submit(double, n) for n in range(4)]
         guilty = pool.submit(Loads, what)
         behind += [pool.submit(double, n) for n in range(4, 8)]
@@ -88,6 +89,7 @@ async def test_a_result_that_does_harm_when_it_is_loaded(what: Callable[[], None
             await guilty
         if what in LOADS:
             assert "result" in str(caught.value)
+            assert await pool.run(pid) == worker
         assert await asyncio.gather(*behind) == [2 * n for n in range(8)]
 
 
@@ -306,6 +308,8 @@ async def test_exceptions_whose_init_takes_other_arguments() -> None:
             await pool.run(raise_, Base, 1)
         with pytest.raises(UnicodeDecodeError):
             await pool.run(b"\xff".decode)
+        with pytest.raises(MemoryError):
+            await pool.run(bytes, 1 << 60)
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
