@@ -6,6 +6,7 @@ reaches into the private parts of `ProcessPoolExecutor`; `LEFT_OUT` says which a
 
 from __future__ import annotations
 
+import concurrent.futures.process
 import importlib.util
 import multiprocessing
 import unittest
@@ -15,6 +16,7 @@ from unittest import mock
 
 import pytest
 
+from hmz_mp.errors import RemoteTraceback
 from hmz_mp.futures import ProcessExecutor
 
 PACKAGE = "test.test_concurrent_futures"
@@ -35,21 +37,19 @@ def suite(module: str) -> Any:
 
 LEFT_OUT = {
     # test_process_pool
-    "test_killed_child": "kills one of _processes, and wants the others' calls to fail too",
-    "test_traceback": "wants the private class _RemoteTraceback as the cause",
+    "test_killed_child": "terminates one of _processes",
     "test_saturation": "counts _processes against _max_workers",
-    "test_idle_process_reuse_one": "counts _processes",
-    "test_idle_process_reuse_multiple": "counts _processes",
+    "test_idle_process_reuse_one": "counts _processes against _max_workers",
+    "test_idle_process_reuse_multiple": "counts _processes against _max_workers",
     "test_max_tasks_per_child": "counts _processes",
     "test_max_tasks_per_child_defaults_to_spawn_context": "looks at _mp_context",
-    "test_python_finalization_error": "breaks the second thread that is started; there is one",
-    "test_max_workers_too_large": "is about Windows",
+    "test_python_finalization_error": "breaks the start of the thread of _call_queue",
     # test_shutdown
     "test_processes_terminate": "counts and joins _processes",
-    "test_context_manager_shutdown": "joins _processes",
-    "test_del_shutdown": "joins _executor_manager_thread, _processes and _call_queue",
-    "test_shutdown_no_wait": "joins _executor_manager_thread, _processes and _call_queue",
-}  # test_executor.py holds what these are about, asked from outside
+    "test_context_manager_shutdown": "joins _processes of the library's own executor",
+    "test_del_shutdown": "the same, and its _executor_manager_thread and _call_queue",
+    "test_shutdown_no_wait": "the same",
+}  # test_executor.py and test_faults.py hold what these are about, asked from outside
 
 
 class Executor(ProcessExecutor):
@@ -89,9 +89,15 @@ class Mixin(suite("util").ExecutorMixin):  # type: ignore[misc]  # the suite has
     def setUp(self) -> None:
         shutdown = suite("test_shutdown")
         ours = run_ours(shutdown.assert_python_ok)
-        patch = mock.patch.object(shutdown, "assert_python_ok", ours)
-        patch.start()
-        self.addCleanup(patch.stop)
+        text = property(lambda trace: trace.text)
+        for patch in (
+            mock.patch.object(shutdown, "assert_python_ok", ours),
+            # What test_traceback wants the cause to be, and its text to be called.
+            mock.patch.object(concurrent.futures.process, "_RemoteTraceback", RemoteTraceback),
+            mock.patch.object(RemoteTraceback, "tb", text, create=True),
+        ):
+            patch.start()
+            self.addCleanup(patch.stop)
         self.addCleanup(resource_tracker._resource_tracker._stop)  # type: ignore[attr-defined]  # it holds a pipe
         super().setUp()
 

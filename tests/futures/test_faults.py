@@ -149,6 +149,20 @@ def test_a_process_that_cannot_start_fails_every_call(tmp_path: Path) -> None:
             executor.submit(abs, 1)
 
 
+def test_a_thread_that_cannot_be_started_is_said_to_who_submits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with ProcessExecutor(1) as executor:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", start)
+            with pytest.raises(RuntimeError, match="can't start new thread"):
+                executor.submit(abs, -1)
+        assert executor.submit(abs, -2).result(BOUND) == 2
+
+
 # Callbacks.
 
 
