@@ -18,7 +18,7 @@ import sys
 import threading
 from concurrent.futures import CancelledError
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import anyio
 from anyio import from_thread
@@ -26,7 +26,7 @@ from anyio import from_thread
 from hmz_mp.core.ambient import current_pool, pool_variable, run_variable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
     from concurrent.futures import Future
 
     from anyio.from_thread import BlockingPortal
@@ -38,20 +38,65 @@ __all__ = ["Home", "call", "close", "each_on_a_pool", "home", "on_a_pool", "star
 T = TypeVar("T")
 
 
-class Home(NamedTuple):
-    """A loop: the thread it runs in, and how any thread has it call something soon."""
+class Home(Protocol):
+    """A loop: the thread it runs in, and what is done on it."""
 
     thread: int
-    soon: Callable[[Callable[[], object]], object]
+
+    def soon(self, callback: Callable[[], object], /) -> object:
+        """Have the loop call something soon. May be called from any thread."""
+
+    def waiter(self) -> Awaitable[None]:
+        """Return something that one task may await until it is woken."""
+
+    def wake(self, waiter: Any) -> None:
+        """Let a waiter's task go on."""
+
+
+class _AsyncioHome:
+    """An asyncio loop, whose own futures cost less than anyio's events."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.thread = threading.get_ident()
+        self.soon = loop.call_soon_threadsafe
+        self.waiter = loop.create_future
+
+    def wake(self, waiter: asyncio.Future[None]) -> None:
+        """Let a waiter's task go on, unless it was cancelled."""
+        if not waiter.done():
+            waiter.set_result(None)
+
+
+class _TrioHome:
+    """trio's loop."""
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+        self.soon = sys.modules["trio"].lowlevel.current_trio_token().run_sync_soon
+
+    def waiter(self) -> _TrioWaiter:
+        """Return something that a task may await."""
+        return _TrioWaiter()
+
+    def wake(self, waiter: _TrioWaiter) -> None:
+        """Let a waiter's task go on."""
+        waiter.set()
+
+
+class _TrioWaiter:
+    __slots__ = ("_event", "set")
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+        self.set = self._event.set
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self._event.wait().__await__()
 
 
 def home() -> Home:
     """Return the loop that the caller runs on."""
-    if _on_trio():
-        return Home(
-            threading.get_ident(), sys.modules["trio"].lowlevel.current_trio_token().run_sync_soon
-        )
-    return Home(threading.get_ident(), asyncio.get_running_loop().call_soon_threadsafe)
+    return _TrioHome() if _on_trio() else _AsyncioHome(asyncio.get_running_loop())
 
 
 def call(function: Callable[..., Awaitable[T]], /, *args: Any, **kwargs: Any) -> T:

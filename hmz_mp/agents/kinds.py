@@ -10,7 +10,6 @@ import shlex
 import shutil
 import sys
 import traceback
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,11 +27,14 @@ __all__ = ["KINDS", "Engine", "engine_for"]
 class Engine(NamedTuple):
     """How the turns of one agent run.
 
-    ``call`` is given a `Request` in a worker. ``waits`` says that it is a coroutine function,
-    which waits more than it computes. ``options`` are the pool's, as the spec sets them.
+    ``call`` is given ``args`` and the fields of a `Request` in a worker: no object made of them,
+    so that what is shipped is a function found by identity and plain values. ``waits`` says that
+    it is a coroutine function, which waits more than it computes. ``options`` are the pool's, as
+    the spec sets them.
     """
 
     call: Callable[..., Any]
+    args: tuple[Any, ...]
     waits: bool
     command: str | Sequence[str]
     options: dict[str, Any]
@@ -62,8 +64,8 @@ def _tool(spec: Spec) -> Engine:
         where, directory = str(file), str(file.parent)
     target = f"{where}:{name}"
     function = _loaded(spec, target, directory)
-    run = tool.arun if function.is_async else tool.run
-    return Engine(partial(run, target, directory), function.is_async, spec.text, _options(spec))
+    call = tool.aturn if function.is_async else tool.turn
+    return Engine(call, (target, directory), function.is_async, spec.text, _options(spec))
 
 
 def _loaded(spec: Spec, target: str, directory: str) -> tool.Function:
@@ -98,7 +100,7 @@ def _sh(spec: Spec) -> Engine:
     program = words[0]
     if "/" not in program and "{" not in program and shutil.which(program) is None:
         raise BadInput(f"agent {spec.text!r}: there is no program {program!r} on PATH")
-    return Engine(partial(sh.arun, words), True, words, _options(spec))
+    return Engine(sh.aturn, (words,), True, words, _options(spec))
 
 
 KINDS: dict[str, Callable[[Spec], Engine]] = {

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from hmz_mp import portal
 from hmz_mp.agents.pieces import Pieces
 from hmz_mp.agents.prompts import Prompt, as_prompt
@@ -18,11 +20,13 @@ if TYPE_CHECKING:
 
     from hmz_mp.agents.submitter import Submitter
     from hmz_mp.agents.turns import AgentTurn
+else:
+    Submitter = Any  # it imports this module
 
 __all__ = ["Session"]
 
 
-class Session:
+class Session(msgspec.Struct, gc=False, eq=False):
     """One sequence of turns of an agent, opened by `Agent.new` or `Agent.batch_new`.
 
     Turns of one session follow each other, whoever awaits them; turns of two sessions do not wait
@@ -30,14 +34,13 @@ class Session:
     ``hmz_mp.session_state()``.
     """
 
-    __slots__ = ("_cwd", "_number", "_place", "_pooled", "_submitter")
-
-    def __init__(self, submitter: Submitter, number: int, cwd: str | None) -> None:
-        self._submitter = submitter
-        self._number = number
-        self._cwd = cwd
-        self._place = 0
-        self._pooled: tuple[Any, Any] | None = None  # a pool, and this session's own in it
+    # A struct that the garbage collector does not look at: people open a million of them.
+    _submitter: Submitter
+    _number: int
+    _cwd: str | None
+    _place: int = 0
+    _pool: Any = None
+    _pooled: Any = None  # this session's own in that pool
 
     def __repr__(self) -> str:
         return f"<Session {self.id} {self._place} turns>"
@@ -56,7 +59,11 @@ class Session:
         self, prompt: str | Prompt, *, suppress: bool = False, schema: Any = None
     ) -> Any:
         """Give it a prompt and return the answer, once its earlier turns have ended."""
-        return await portal.on_a_pool(self._aturn, prompt, suppress, schema)
+        if current_pool() is None:
+            return await portal.on_a_pool(self.aturn, prompt, suppress=suppress, schema=schema)
+        turn = self._begin(prompt, schema=schema)
+        await turn.landed()
+        return turn.value(suppress=suppress)
 
     def __call__(self, prompt: str | Prompt, *, suppress: bool = False, schema: Any = None) -> Any:
         """Do what `aturn` does, blocking."""
@@ -78,20 +85,16 @@ class Session:
             f"{self._submitter.spec} cannot be told {text!r} in the middle of a turn"
         )
 
-    async def _aturn(self, prompt: str | Prompt, suppress: bool, schema: Any) -> Any:
-        turn = self._begin(prompt, schema=schema)
-        await turn.landed()
-        return turn.value(suppress=suppress)
-
     def _begin(self, prompt: str | Prompt, **settings: Any) -> AgentTurn:
         pool = current_pool()
-        if self._pooled is None or self._pooled[0] is not pool:
-            self._pooled = pool, self._submitter.view().session(self.id)
+        if self._pool is not pool:
+            self._pooled = self._submitter.view().session(self.id)
+            self._pool = pool
         place = self._place
         self._place += 1
         return self._submitter.begin(
             as_prompt(prompt),
-            self._pooled[1],
+            self._pooled,
             cwd=self._cwd,
             session=self.id,
             place=place,

@@ -11,6 +11,7 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from hmz_mp import portal
 from hmz_mp.agents.schema import decoder_for
 from hmz_mp.agents.turns import AgentTurn, TurnEvent
 from hmz_mp.core.ambient import TurnRecord, current_pool, current_run
@@ -18,7 +19,7 @@ from hmz_mp.errors import PoolClosed
 from hmz_mp_worker.backends import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from hmz_mp.agents.kinds import Engine
     from hmz_mp.agents.prompts import Prompt
@@ -46,7 +47,17 @@ class Submitter:
         self._engine = engine
         self._live: dict[Turn, AgentTurn] = {}
         self._watchers: list[Callable[[TurnEvent], object]] = []
-        self._view: tuple[Pool, Caller] | None = None
+        self._view: tuple[Pool, Caller, portal.Home] | None = None
+
+    @property
+    def command(self) -> str | Sequence[str]:
+        """The agent as written, or its program and arguments."""
+        return self._engine.command
+
+    @property
+    def watched(self) -> bool:
+        """Whether anybody watches."""
+        return bool(self._watchers)
 
     @property
     def in_flight(self) -> int:
@@ -55,13 +66,17 @@ class Submitter:
 
     def view(self, at_once: int = 0) -> Caller:
         """Return the pool around, set up for this agent's turns, ``at_once`` of them at a time."""
+        _, view, _ = self._around()
+        return view.options(at_once=at_once) if at_once else view
+
+    def _around(self) -> tuple[Pool, Caller, portal.Home]:
         pool = current_pool()
         if pool is None:
             raise PoolClosed("there is no pool around this turn")
-        if self._view is None or self._view[0] is not pool:
-            self._view = pool, self._set_up(pool)
-        view = self._view[1]
-        return view.options(at_once=at_once) if at_once else view
+        around = self._view
+        if around is None or around[0] is not pool:
+            self._view = around = pool, self._set_up(pool), portal.home()
+        return around
 
     def _set_up(self, pool: Pool) -> Caller:
         options = dict(self._engine.options)
@@ -99,22 +114,23 @@ class Submitter:
         )
         turn = AgentTurn(
             record,
-            command=self._engine.command,
+            self,
+            self._around()[2],
             decode=decode,
             observer=run.observer if run is not None else None,
-            tell=self._tell,
             listener=listener,
         )
         task = run.task if run is not None else ""
-        request = Request(prompt.text, record.item_id, record.path, task, cwd)
-        submit = partial(view.submit, self._engine.call, request)
+        engine = self._engine
+        pieces = Request.pieces(prompt.text, record.item_id, record.path, task, cwd)
+        submit = partial(view.submit, engine.call, *engine.args, *pieces)
         submitted = turn.submit(submit, self.stopped)
         if submitted is not None:
             self._live[submitted] = turn
-            submitted.add_done_callback(self._forget)
         return turn
 
-    def _forget(self, turn: Turn) -> None:
+    def forget(self, turn: Turn) -> None:
+        """Take note that a turn has ended."""
         self._live.pop(turn, None)
 
     def _heard(self, turn: Turn, event: object) -> None:
@@ -142,7 +158,8 @@ class Submitter:
 
         return unwatch
 
-    def _tell(self, event: TurnEvent) -> None:
+    def tell(self, event: TurnEvent) -> None:
+        """Tell everybody who watches."""
         for watcher in tuple(self._watchers):
             try:
                 watcher(event)

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import anyio
 
-from hmz_mp import portal
 from hmz_mp.agents.failures import Failed, detail_of, failed_by, type_of
 from hmz_mp.agents.schema import NotOfSchema
 from hmz_mp.core.turns import Said, Shipped
 from hmz_mp.errors import BudgetExceeded, PoolClosed, Stopped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from hmz_mp.core.ambient import TurnObserver, TurnRecord
     from hmz_mp.core.turns import Turn
+    from hmz_mp.portal import Home
 
 __all__ = ["AgentTurn", "TurnEvent", "cancel_all", "land_all"]
 
@@ -53,18 +53,35 @@ class Listener(Protocol):
         """Take note of the turn's end."""
 
 
+class Owner(Protocol):
+    """The agent that a turn is of."""
+
+    @property
+    def command(self) -> str | Sequence[str]:
+        """The agent as written, or its program and arguments."""
+
+    @property
+    def watched(self) -> bool:
+        """Whether anybody wants to be told."""
+
+    def tell(self, event: TurnEvent) -> None:
+        """Tell who watches."""
+
+    def forget(self, turn: Turn) -> None:
+        """Take note that a turn has ended."""
+
+
 class AgentTurn:
     """A turn that was submitted, or refused."""
 
     # `error` or `answer` is set by the one ending; `stopping` by whoever asked for it to stop.
     __slots__ = (
-        "_command",
         "_decode",
-        "_ended",
         "_listener",
         "_observer",
-        "_tell",
+        "_owner",
         "_turn",
+        "_waiters",
         "answer",
         "done",
         "error",
@@ -76,26 +93,25 @@ class AgentTurn:
     def __init__(
         self,
         record: TurnRecord,
+        owner: Owner,
+        home: Home,
         *,
-        command: str | Sequence[str],
         decode: Callable[[str], Any] | None,
         observer: TurnObserver | None,
-        tell: Callable[[TurnEvent], None],
         listener: Listener | None = None,
     ) -> None:
         self.record = record
-        self.home = portal.home()
+        self.home = home
         self.answer: Any = None
         self.error: BaseException | None = None
         self.stopping: str | None = None
         self.done = False
-        self._command = command
+        self._owner = owner
         self._decode = decode
         self._observer = observer
-        self._tell = tell
         self._listener = listener
         self._turn: Turn | None = None
-        self._ended: anyio.Event | None = None
+        self._waiters: list[Awaitable[None]] | None = None
 
     # Its life.
 
@@ -114,7 +130,8 @@ class AgentTurn:
                 self._observer = None  # it has had its say
                 self._end("not_run", error)
                 return None
-        self._tell(TurnEvent("submitted", record))
+        if self._owner.watched:
+            self._owner.tell(TurnEvent("submitted", record))
         if refusal is not None:
             self._end("not_run", Stopped(refusal))
             return None
@@ -139,11 +156,11 @@ class AgentTurn:
             if record.state == "queued":
                 record.state = "running"
                 record.began_at = time.time()
-                self._say(TurnEvent("began", record))
+                self._say("began")
             return
         if isinstance(event, Said) and event.kind == "text" and self._listener is not None:
             self._listener.add(event.data)
-        self._say(TurnEvent("said", record, event))
+        self._say("said", event)
 
     def stop(self, reason: str = "the run was stopped") -> None:
         """End the turn for everyone: who awaits it gets `Stopped`. Only on the turn's own loop."""
@@ -152,6 +169,12 @@ class AgentTurn:
             self._turn.cancel()
 
     def _landed(self, turn: Turn) -> None:
+        try:
+            self._land(turn)
+        finally:
+            self._owner.forget(turn)
+
+    def _land(self, turn: Turn) -> None:
         account = turn.account
         if account is not None:
             record = self.record
@@ -191,34 +214,33 @@ class AgentTurn:
             record.detail = detail_of(error) if state == "failed" else None
         self.done = True
         self._turn = None
-        self._say(TurnEvent("ended", record))
+        self._say("ended")
         if self._listener is not None:
             self._listener.close()
-        if self._ended is not None:
-            self._ended.set()
+        if self._waiters is not None:
+            for waiter in self._waiters:
+                self.home.wake(waiter)
 
-    def _say(self, event: TurnEvent) -> None:
+    def _say(self, kind: Literal["began", "said", "ended"], event: object = None) -> None:
         """Tell the run, then the agent. What the run raises is logged: the turn is who waits."""
-        observer = self._observer
-        try:
-            if observer is None:
-                pass
-            elif event.kind == "began":
-                observer.began(event.record)
-            elif event.kind == "said":
-                observer.said(event.record, event.event)
-            else:
-                observer.ended(event.record)
-        except Exception:
-            log.exception(
-                "the run raised on being told that %s %s", event.record.item_id, event.kind
-            )
-        self._tell(event)
+        record, observer = self.record, self._observer
+        if observer is not None:
+            try:
+                if kind == "began":
+                    observer.began(record)
+                elif kind == "said":
+                    observer.said(record, event)
+                else:
+                    observer.ended(record)
+            except Exception:
+                log.exception("the run raised on being told that %s %s", record.item_id, kind)
+        if self._owner.watched:
+            self._owner.tell(TurnEvent(kind, record, event))
 
     def _failure(self, error: BaseException) -> BaseException:
         if isinstance(error, (PoolClosed, Stopped, BudgetExceeded)):
             return error  # no fault of the turn's
-        return failed_by(error, cmd=self._command, item_id=self.record.item_id)
+        return failed_by(error, cmd=self._owner.command, item_id=self.record.item_id)
 
     # Who waits for it.
 
@@ -226,15 +248,23 @@ class AgentTurn:
         """Wait for the end. Cancelling the wait cancels the turn, and still waits for its end."""
         if self.done:
             return
-        ended = self._ended = self._ended or anyio.Event()
         try:
-            await ended.wait()
+            await self._waiter()
         except BaseException:
             if self._turn is not None:
                 self._turn.cancel()
-            with anyio.CancelScope(shield=True):
-                await ended.wait()
+            if not self.done:
+                with anyio.CancelScope(shield=True):
+                    await self._waiter()
             raise
+
+    def _waiter(self) -> Awaitable[None]:
+        """Return something to await that the end wakes, for one who waits."""
+        waiter = self.home.waiter()
+        if self._waiters is None:
+            self._waiters = []
+        self._waiters.append(waiter)
+        return waiter
 
     def value(self, *, suppress: bool = False) -> Any:
         """Return the answer, or raise. ``suppress`` answers a `Failed` with nothing."""

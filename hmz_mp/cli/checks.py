@@ -109,6 +109,16 @@ class Checked:
     settings: Any = None
     root: Path = field(default_factory=Path.cwd)
 
+    @property
+    def cap(self) -> int:
+        """The width that the pool has to keep to by counting turns, or 0.
+
+        Turns that compute take a worker each, so its workers keep to it, unless the user wants it
+        kept to the turn; then short turns can wait in their worker instead of here.
+        """
+        wanted = isinstance(self.options.at_once, int)
+        return self.at_once if wanted or any(one.waits for one in self.agents) else 0
+
 
 def check(options: Options) -> Checked:
     """Return the run that the options ask for; raises `BadInput` for the first thing wrong.

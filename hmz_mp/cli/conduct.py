@@ -146,7 +146,7 @@ class Conductor:
         options = self._checked.options
         pool = Pool(
             self._checked.workers,
-            at_once=self._checked.at_once,
+            at_once=self._checked.cap,
             timeout=options.timeout,
             retries=options.retries,
         )
@@ -167,7 +167,8 @@ class Conductor:
                         with self._flow_scope:
                             await self._drive()
                     finally:
-                        self._width = pool.statistics().widest
+                        widest = pool.statistics().widest
+                        self._width = min(widest, self._checked.at_once or widest)
             beside.cancel_scope.cancel()
 
     async def _drive(self) -> None:

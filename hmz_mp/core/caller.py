@@ -10,12 +10,12 @@ from hmz_mp.core.gates import Gate
 from hmz_mp.core.jobs import Kind, Lane
 from hmz_mp.core.limits import Limit, check_width
 from hmz_mp.core.mapping import mapped
+from hmz_mp.core.session import Session
 from hmz_mp.core.shipment import OnEvent, Settings
 from hmz_mp.core.turns import Turn
 
 if TYPE_CHECKING:
     from hmz_mp.core.pool import Pool
-    from hmz_mp.core.session import Session
 
 __all__ = ["Caller", "check_settings"]
 
@@ -79,9 +79,7 @@ class Caller:
         umask, locale, recursion limit, ``sys.path``) is put back after it. With ``keep`` it is
         there again in the session's next turn, and nowhere else.
         """
-        from hmz_mp.core.session import Session
-
-        return Session(self._pool, self._settings, self._gates, name, keep=keep)
+        return Session(self._pool, self._settings, self._gates, name, keep)
 
     def options(
         self,

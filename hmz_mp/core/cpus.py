@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["SHARE", "CpuBounds", "cpu_bounds", "share_of", "usable_cpus"]
+__all__ = ["CpuBounds", "cpu_bounds", "share_of", "usable_cpus", "worker_environment"]
 
 SHARE = "HMZ_MP_CPUS"  # in a worker's environment: its share of the CPUs, for pools inside it
+BOUNDED = "HMZ_MP_THREADS"  # there too: the names, of those below, that were not the user's
+# What numerical libraries read to know how many threads to start; else as many as there are CPUs.
+THREADS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+    "RAYON_NUM_THREADS",
+    "POLARS_MAX_THREADS",
+)
 
 
 class CpuBounds(NamedTuple):
@@ -58,6 +72,26 @@ def cpu_bounds(root: Path = Path("/sys/fs/cgroup"), proc: Path = Path("/proc/sel
 def share_of(workers: int) -> int:
     """Return how many CPUs each of so many workers may use for a pool of its own."""
     return max(1, usable_cpus() // workers)
+
+
+def worker_environment(workers: int, given: Mapping[str, str]) -> dict[str, str]:
+    """Return what the environment of each of so many workers has beside this process's.
+
+    That is what is ``given``, and each one's share of the CPUs, for pools and for the threads of
+    libraries inside it. How many threads is left as it is where the user has said it.
+    """
+    share = str(share_of(workers))
+    before, bounded = os.environ.get(SHARE), os.environ.get(BOUNDED, "").split()
+
+    def is_open(name: str) -> bool:
+        """Whether the user has not set it: nobody has, or the pool whose worker this is."""
+        if name in given:
+            return False
+        value = os.environ.get(name)
+        return value is None or (name in bounded and value == before)
+
+    ours = [name for name in THREADS if is_open(name)]
+    return {SHARE: share, **dict.fromkeys(ours, share), BOUNDED: " ".join(ours), **given}
 
 
 def _quotas(root: Path, proc: Path) -> list[float]:

@@ -13,7 +13,7 @@ from typing import Any
 from hmz_mp.core.ambient import pool_variable
 from hmz_mp.core.caller import Caller, check_settings
 from hmz_mp.core.coordinator import Coordinator
-from hmz_mp.core.cpus import SHARE, share_of, usable_cpus
+from hmz_mp.core.cpus import usable_cpus, worker_environment
 from hmz_mp.core.functions import Function, FunctionTable, pack_arguments, pack_initializer
 from hmz_mp.core.gates import Gate
 from hmz_mp.core.jobs import Kind, Lane
@@ -35,6 +35,8 @@ from hmz_mp.errors import PoolClosed, Unpicklable
 from hmz_mp_worker.payload import Payload
 
 __all__ = ["Pool"]
+
+_NICEST = 19  # the lowest priority that there is
 
 
 class _Forks:
@@ -62,6 +64,8 @@ class Pool(Caller):
     ``timeout``, ``retries``, ``memory``: for every turn, as in `options`.
     ``turns_per_worker``: replace a worker after so many. ``env`` and ``cwd``: of the workers.
     ``start_timeout``: how many seconds a worker, with its initializer, may take to be set up.
+    ``nice``: how much lower than this process's the priority of plain calls is, as by ``nice``;
+    it keeps the loop responsive while they use all CPUs. 0 leaves it as it is.
 
     Leaving waits for what was submitted; leaving by an exception ends every worker and what it
     started before it returns.
@@ -85,6 +89,7 @@ class Pool(Caller):
         env: Mapping[str, str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
         start_timeout: float = 60.0,
+        nice: int = 5,
         engine: str = "local",
     ) -> None:
         if workers is not None and check_width("workers", workers) == 0:
@@ -102,8 +107,9 @@ class Pool(Caller):
         self._initializer = pack_initializer(initializer, initargs) if initializer else b""
         self._config = ZygoteConfig(
             tuple(preload),
-            {SHARE: str(share_of(self.width)), **(env or {})},
+            worker_environment(self.width, env or {}),
             os.fspath(cwd) if cwd is not None else None,
+            _check_nice(nice),
         )
         self._functions = FunctionTable()
         self._limits = LimitTable()
@@ -311,3 +317,11 @@ class Pool(Caller):
     def __repr__(self) -> str:
         state = "left" if self._left else "new" if self._coordinator is None else "open"
         return f"<Pool {state} workers={self.width}>"
+
+
+def _check_nice(nice: int) -> int:
+    if isinstance(nice, bool) or not isinstance(nice, int):
+        raise TypeError(f"nice is a whole number, not {nice!r}")
+    if not 0 <= nice <= _NICEST:
+        raise ValueError(f"nice is from 0, for no lower priority, to {_NICEST}, not {nice}")
+    return nice

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from hmz_mp.core.gates import Gate
 from hmz_mp.core.jobs import Kind, Lane
@@ -13,11 +14,13 @@ from hmz_mp.core.turns import Turn
 
 if TYPE_CHECKING:
     from hmz_mp.core.pool import Pool
+else:
+    Pool = Any  # it imports this module
 
 __all__ = ["Session"]
 
 
-class Session:
+class Session(msgspec.Struct, gc=False, eq=False):
     """A sequence of turns in one process, where `hmz_mp.session_state` is the session's dict.
 
     It costs nothing until its first turn, which also decides whether it lives with the workers
@@ -25,23 +28,13 @@ class Session:
     does, or with its worker: then the turn that ran fails, and the next begins in a new worker.
     """
 
-    __slots__ = ("__weakref__", "_gates", "_keep", "_lane", "_pool", "_settings", "name")
-
-    def __init__(
-        self,
-        pool: Pool,
-        settings: Settings,
-        gates: tuple[Gate, ...],
-        name: str | None,
-        *,
-        keep: bool = False,
-    ) -> None:
-        self._keep = keep
-        self._pool = pool
-        self._settings = settings
-        self._gates = gates
-        self._lane: Lane | None = None
-        self.name = name
+    # A struct that the garbage collector does not look at: people open a million of them.
+    _pool: Pool
+    _settings: Settings
+    _gates: tuple[Gate, ...]
+    name: str | None = None
+    _keep: bool = False
+    _lane: Lane | None = None
 
     @property
     def restarts(self) -> int:
@@ -60,9 +53,12 @@ class Session:
         if self._lane is None:
             lane = self._pool._new_lane(kind, self._gates, self._settings.priority, serial=True)
             lane.keep = self._keep
-            weakref.finalize(self, self._pool._end_session, lane).atexit = False
             self._lane = lane
         return self._lane
+
+    def __del__(self) -> None:
+        if self._lane is not None:
+            self._pool._end_session(self._lane)
 
     def __repr__(self) -> str:
         name = f" {self.name!r}" if self.name is not None else ""

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import gc
 import time
+import tracemalloc
 from pathlib import Path
 
 import anyio
@@ -173,3 +175,18 @@ async def test_leaving_a_stream_cancels_its_turn(pool: Pool, tmp_path: Path) -> 
         break
     await stream.aclose()
     await await_until((tmp_path / "ended").exists)
+
+
+async def test_a_session_costs_next_to_nothing_until_its_first_turn(pool: Pool) -> None:
+    many = 10_000
+    agent = tool("count")
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        sessions = agent.batch_new(many)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (after - before) / many < 160
+    assert not any(map(gc.is_tracked, sessions))  # the collector does not look at a million
+    assert await sessions[-1].aturn("a") == "a"

@@ -38,6 +38,31 @@ def test_how_many_turns_at_once_and_how_many_workers(
 
 
 @pytest.mark.parametrize(
+    ("agents", "given", "cap"),
+    [
+        (["tool/os:path.basename"], {}, 0),  # a worker takes one at a time: that caps them
+        (["tool/os:path.basename"], {"at_once": "auto"}, 0),
+        (["tool/os:path.basename"], {"at_once": 4}, 4),
+        (["sh/cat"], {}, CPUS),
+        (["sh/cat"], {"at_once": "auto"}, AUTO_WAITING),
+        (["sh/cat", "tool/os:path.basename"], {}, CPUS),
+    ],
+)
+def test_turns_are_counted_where_workers_do_not_cap_them(
+    monkeypatch: pytest.MonkeyPatch,
+    project: Project,
+    agents: list[str],
+    given: dict[str, Any],
+    cap: int,
+) -> None:
+    monkeypatch.setattr(checks, "usable_cpus", lambda: CPUS)
+    project.write("two.py", TWO if len(agents) > 1 else FLOW)
+    monkeypatch.chdir(project.root)
+    checked = check(Options(flow="./two.py", agents=tuple(agents), **given))
+    assert (checked.cap, checked.at_once) == (cap, cap or CPUS)
+
+
+@pytest.mark.parametrize(
     "given",
     [
         {"include": ("*",)},
@@ -58,6 +83,8 @@ from hmz_mp.flows import flow, Agent
 @flow
 def run(agents: tuple[Agent], task: str) -> None: ...
 """
+
+TWO = FLOW.replace("tuple[Agent]", "tuple[Agent, Agent]")
 
 
 def test_items_are_searched_for_when_they_are_sure_to_matter(project: Project) -> None:

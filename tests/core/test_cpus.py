@@ -5,13 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from hmz_mp.core.cpus import CpuBounds, cpu_bounds, usable_cpus
+from hmz_mp.core.cpus import (
+    BOUNDED,
+    SHARE,
+    THREADS,
+    CpuBounds,
+    cpu_bounds,
+    usable_cpus,
+    worker_environment,
+)
 
 
 @pytest.fixture(autouse=True)
 def _eight(monkeypatch: pytest.MonkeyPatch) -> None:
     """This process may run on eight CPUs."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    for name in (SHARE, BOUNDED, *THREADS):
+        monkeypatch.delenv(name, raising=False)
 
 
 class Machine:
@@ -119,3 +129,30 @@ def test_the_bounds_say_why(machine: Machine, monkeypatch: pytest.MonkeyPatch) -
     assert bounds.usable == 3
     monkeypatch.setenv("HMZ_MP_CPUS", "2")
     assert cpu_bounds(machine.root, machine.proc).share == 2
+
+
+@pytest.mark.parametrize(("workers", "share"), [(1, "8"), (2, "4"), (3, "2"), (8, "1"), (40, "1")])
+def test_workers_are_told_their_share_of_the_cpus(workers: int, share: str) -> None:
+    environment = worker_environment(workers, {})
+    assert {environment[name] for name in (SHARE, *THREADS)} == {share}
+
+
+def test_threads_that_the_user_has_set_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    environment = worker_environment(4, {"MKL_NUM_THREADS": "5", "OTHER": "x"})
+    assert "OMP_NUM_THREADS" not in environment
+    assert environment["MKL_NUM_THREADS"] == "5"
+    assert environment["OTHER"] == "x"
+    assert environment["OPENBLAS_NUM_THREADS"] == "2"
+
+
+def test_a_pool_in_a_worker_divides_what_the_pool_around_it_has_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")  # the user's, though it is the share too
+    for name, value in worker_environment(2, {}).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("MKL_NUM_THREADS", "7")  # set by the call that makes the inner pool
+    inner = worker_environment(4, {})
+    assert inner[SHARE] == inner["OPENBLAS_NUM_THREADS"] == "1"
+    assert not {"OMP_NUM_THREADS", "MKL_NUM_THREADS"} & inner.keys()

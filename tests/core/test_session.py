@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import os
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -133,3 +134,19 @@ async def test_an_unused_session_costs_nothing() -> None:
         sessions = [pool.session() for _ in range(10_000)]
         assert pool.statistics().workers == []
         assert await sessions[77].run(functions.count_state) == 1
+
+
+async def test_a_session_costs_next_to_nothing_until_its_first_turn() -> None:
+    many = 10_000
+    async with Pool(1) as pool:
+        tracemalloc.start()
+        try:
+            before, _ = tracemalloc.get_traced_memory()
+            sessions = [pool.session() for _ in range(many)]
+            after, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert (after - before) / many < 100
+        assert not any(map(gc.is_tracked, sessions))  # the collector does not look at a million
+        assert pool.statistics().workers == []
+        assert await sessions[-1].run(functions.count_state) == 1

@@ -189,7 +189,7 @@ class Zygote:
             ):
                 if inherited is not None:
                     os.close(inherited)
-            if self._niceness:
+            if not fork.host:  # those wait more than they compute
                 os.nice(self._niceness)
             worker.serve(sock, output, page, host=fork.host)
             status = 0

@@ -409,3 +409,22 @@ class _Decorated:
 )
 def test_which_functions_wait(function: Callable[..., Any], waits: bool) -> None:
     assert tool.is_async(function) is waits
+
+
+@pytest.mark.parametrize("path", [None, b"a.py", b"\xff\x80 \n", "\u00fc.py".encode()])
+def test_a_request_in_pieces_is_the_same_request(path: bytes | None) -> None:
+    request = Request("look\udcff", "an item", path, "task", "/tmp")
+    pieces = Request.pieces("look\udcff", "an item", path, "task", "/tmp")
+    assert {type(piece) for piece in pieces} <= {str, type(None)}
+    assert Request.of(*pieces) == request
+
+
+def test_it_is_called_with_the_pieces() -> None:
+    pieces = Request.pieces("a/b", "", None, "", None)
+    assert tool.turn("os:path.basename", "", *pieces) == "b"
+    answer = asyncio.run(tool.aturn(f"{__name__}:awaited", "", *pieces))
+    assert answer == "a/b!"
+
+
+async def awaited(prompt: str) -> str:
+    return f"{prompt}!"

@@ -18,14 +18,13 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from hmz_mp_worker.backends import Request
 from hmz_mp_worker.reporting import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hmz_mp_worker.backends import Request
-
-__all__ = ["GRACE", "STDERR_TAIL", "CommandFailed", "arguments", "arun"]
+__all__ = ["GRACE", "STDERR_TAIL", "CommandFailed", "arguments", "arun", "aturn"]
 
 GRACE = 1.0  # seconds between SIGTERM and SIGKILL
 STDERR_TAIL = 4096  # bytes
@@ -50,6 +49,11 @@ class CommandFailed(Exception):
     def __str__(self) -> str:
         last = next((line for line in reversed(self.stderr.splitlines()) if line.strip()), "")
         return f"{self.reason}: {last.strip()}" if last else self.reason
+
+
+async def aturn(words: Sequence[str], *pieces: Any) -> str:
+    """Do `arun` with a request in pieces."""
+    return await arun(words, Request.of(*pieces))
 
 
 async def arun(words: Sequence[str], request: Request) -> str:

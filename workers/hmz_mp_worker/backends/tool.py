@@ -33,11 +33,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
+from hmz_mp_worker.backends import Request
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
-
-    from hmz_mp_worker.backends import Request
 
 __all__ = [
     "GIVEN",
@@ -45,10 +45,12 @@ __all__ = [
     "Function",
     "arun",
     "as_text",
+    "aturn",
     "is_async",
     "load",
     "run",
     "split_target",
+    "turn",
 ]
 
 GIVEN = ("prompt", "path", "item_id", "task", "cwd")
@@ -56,6 +58,16 @@ GIVEN = ("prompt", "path", "item_id", "task", "cwd")
 
 class BadTarget(Exception):
     """Raised when a module was loaded and the function of a target is not in it, or not usable."""
+
+
+def turn(target: str, directory: str, *pieces: Any) -> str:
+    """Do `run` with a request in pieces."""
+    return run(target, directory, Request.of(*pieces))
+
+
+async def aturn(target: str, directory: str, *pieces: Any) -> str:
+    """Do `arun` with a request in pieces."""
+    return await arun(target, directory, Request.of(*pieces))
 
 
 def run(target: str, directory: str, request: Request) -> str:
