@@ -255,6 +255,42 @@ async def test_a_call_that_answers_the_request_to_end_by_a_value_is_still_cancel
         assert turn.cancelled()
 
 
+async def test_an_async_call_that_does_not_heed_its_end_costs_the_others_nothing(
+    tmp_path: Path,
+) -> None:
+    """They share its process, so that is not killed for it."""
+
+    async def heed_soon() -> int:
+        from hmz_mp_worker import turns
+
+        turns._HEED = 0.1
+        return os.getpid()
+
+    async def go_on(path: str) -> None:
+        Path(path).write_text(f"{os.getpid()}\n")
+        while True:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)
+
+    async def wait_for(path: str) -> int:
+        await await_until(lambda: Path(path).exists())
+        return os.getpid()
+
+    async with Pool(1) as pool:
+        worker = await pool.run(heed_soon)
+        others = [pool.submit(wait_for, str(tmp_path / "go")) for _ in range(10)]
+        cancelled = pool.submit(go_on, str(tmp_path / "cancelled"))
+        late = pool.options(timeout=0.2).submit(go_on, str(tmp_path / "late"))
+        await await_until(lambda: written(tmp_path / "cancelled") and written(tmp_path / "late"))
+        cancelled.cancel()
+        with pytest.raises(TurnTimeout):
+            await late
+        await await_until(lambda: pool.statistics().running == 10)
+        (tmp_path / "go").touch()
+        assert await asyncio.gather(*others) == [worker] * 10
+        assert pool.statistics().failed == 1
+
+
 async def test_cancelling_in_the_instant_the_next_call_begins_a_thousand_times() -> None:
     """Whatever the instant, only the cancelled turn is, and every other is answered once."""
     async with Pool(1) as pool:

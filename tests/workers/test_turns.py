@@ -60,6 +60,28 @@ async def refuses_once() -> str:
     return ""
 
 
+async def goes_on(how: str) -> None:
+    """Take no notice of being cancelled."""
+    from hmz_mp_worker.reporting import say
+
+    print("began")
+    say("began", b"")
+    while True:
+        try:
+            await asyncio.sleep(0 if how == "busily" else 60)
+        except asyncio.CancelledError:
+            continue
+        except GeneratorExit:
+            if how != "to the last":
+                raise
+
+
+async def heed_within(seconds: float) -> None:
+    from hmz_mp_worker import turns
+
+    turns._HEED = seconds
+
+
 async def fail(error: BaseException) -> None:
     await asyncio.sleep(0)
     raise error
@@ -137,6 +159,20 @@ def test_a_turn_cancelled_before_its_first_step(host: RawWorker) -> None:
     ticket = host.call(forever)
     host.send(wire.Cancel(ticket))
     assert wire.decode_failure(host.answer().data).type_name.endswith("CancelledError")
+
+
+@pytest.mark.parametrize("how", ["busily", "asleep", "to the last"])
+def test_a_turn_that_goes_on_though_it_is_cancelled_is_dropped(host: RawWorker, how: str) -> None:
+    host.value(heed_within, 0.05)
+    before = host.value(echo, 1)
+    ticket = host.call(goes_on, how)
+    assert host.receive().kind == "began"
+    host.send(wire.Cancel(ticket))
+    answer = host.answer()
+    assert answer.ticket == ticket
+    assert answer.output.startswith(b"began\n")
+    assert wire.decode_failure(answer.data).type_name.endswith("CancelledError")
+    assert host.value(echo, 1) == before
 
 
 def test_a_cancel_that_comes_late_or_names_nothing(host: RawWorker) -> None:

@@ -11,6 +11,7 @@ import contextlib
 import socket
 import sys
 from collections import deque
+from collections.abc import Callable, Coroutine, Generator
 from time import monotonic
 from typing import IO, Any, cast
 
@@ -23,17 +24,21 @@ from hmz_mp_worker.stdio import OUTPUT_CEILING, Output
 
 __all__ = ["HostWorker"]
 
+_HEED = 3.0  # seconds a turn has to end when it is cancelled; the coordinator waits a bit longer
+
 
 class HostWorker:
     """Runs turns until it is told to retire, and has, or its coordinator is gone."""
 
-    # The whole state: the running tasks by ticket, the sessions' dicts, the functions.
+    # The whole state: the running tasks by ticket and which of them were dropped, the sessions'
+    # dicts, the functions.
     def __init__(self, sock: socket.socket, link: Link, output: Output, inbox: Region) -> None:
         self._sock = sock
         self._link = link
         self._output = output
         self._reader = FrameReader()
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._dropped: set[int] = set()
         self._printed: dict[int, _Printed] = {}
         self._functions = running.Functions(inbox)
         self._sessions: dict[int, dict[str, Any]] = {}
@@ -77,9 +82,7 @@ class HostWorker:
                 self._start(call, buffers[at : at + call.buffers])
                 at += call.buffers
         elif isinstance(message, wire.Cancel):
-            task = self._tasks.get(message.ticket)
-            if task is not None:
-                task.cancel()
+            self._cancel(message.ticket)
         elif isinstance(message, wire.Forget):
             self._functions.forget(message.functions)
             for session in message.sessions:
@@ -90,17 +93,31 @@ class HostWorker:
             self._retiring = True
 
     def _start(self, call: wire.Call, buffers: list[memoryview]) -> None:
-        task = asyncio.get_running_loop().create_task(self._run(call, buffers))
+        turn = _Droppable(self._run(call, buffers))
+        task = asyncio.get_running_loop().create_task(turn)
         self._tasks[call.ticket] = task
         task.add_done_callback(lambda task: self._ended(call.ticket, task))
 
+    def _cancel(self, ticket: int) -> None:
+        task = self._tasks.get(ticket)
+        if task is not None:
+            task.cancel()
+            asyncio.get_running_loop().call_later(_HEED, self._drop, ticket, task)
+
+    def _drop(self, ticket: int, task: asyncio.Task[None]) -> None:
+        """End a turn that goes on though it was cancelled: it is not to cost the others theirs."""
+        if self._tasks.get(ticket) is task:
+            self._dropped.add(ticket)
+            cast("_Droppable", task.get_coro()).dropped = True
+            task.cancel()
+
     def _ended(self, ticket: int, task: asyncio.Task[None]) -> None:
         del self._tasks[ticket]
-        if task.cancelled():  # before its first step, so that `_run` never saw it
-            error = asyncio.CancelledError()
-            self._link.answer(running.pack_error(ticket, error, monotonic(), b"", None))
+        self._dropped.discard(ticket)
+        if task.cancelled():  # dropped, or before its first step, so that `_run` never saw it
+            error, output = asyncio.CancelledError(), self._take_printed(ticket)
+            self._link.answer(running.pack_error(ticket, error, monotonic(), output, None))
             self._flush_soon()
-
         if not self._tasks:  # they share the process: what one changed is put back after the last
             self._output.repair()
             if changes.any():
@@ -117,6 +134,8 @@ class HostWorker:
         except BaseException as error:  # any exception is the turn's ending, cancellation too
             if state.process.forked:
                 running.leave_fork(error)
+            if ticket in self._dropped:  # this is the end of the coroutine alone
+                raise
             answer = running.pack_error(
                 ticket, error, began, self._take_printed(ticket), sys._getframe()
             )
@@ -141,6 +160,35 @@ class HostWorker:
     def _take_printed(self, ticket: int) -> bytes:
         printed = self._printed.pop(ticket, None)
         return printed.text().encode("utf-8", "backslashreplace") if printed else b""
+
+
+class _Droppable(Coroutine[Any, Any, None]):
+    """A turn's coroutine, as a task runs it; once it is dropped, the task's cancellation ends both.
+
+    Each step of the task goes to the coroutine itself, at no cost.
+    """
+
+    __slots__ = ("_turn", "dropped", "send")
+
+    def __init__(self, turn: Coroutine[Any, Any, None]) -> None:
+        self._turn = turn
+        self.send: Callable[[Any], Any] = turn.send
+        self.dropped = False
+
+    def throw(self, *error: Any) -> Any:
+        """Raise an exception in the turn, or here if it was dropped."""
+        if not self.dropped:
+            return self._turn.throw(*error)
+        self.close()
+        raise asyncio.CancelledError
+
+    def close(self) -> None:
+        """End the turn; what it does about that is its own affair."""
+        with contextlib.suppress(BaseException):
+            self._turn.close()
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return self._turn.__await__()
 
 
 def _watch_children_without_threads() -> None:
