@@ -1,1 +1,1 @@
-"""The benchmark: contenders in fresh processes, over the same workloads, answers verified."""
+"""Measurements that are run from a checkout: `bench.faults`. The benchmark is `hmz_mp_bench`."""

@@ -33,6 +33,7 @@ COMMANDS = {
     "runs": ("hmz_mp.cli.runs:runs_command", "List the runs of this directory."),
     "show": ("hmz_mp.cli.show:show_command", "Show a run, or one of its items."),
     "doctor": ("hmz_mp.cli.doctor:doctor_command", "Say what works on this machine."),
+    "bench": ("hmz_mp.cli.bench:bench_command", "Compare with other executors; tune widths."),
 }
 
 
