@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -96,11 +97,16 @@ class ZygoteHandle:
     def close(self) -> None:
         """Close its connection, upon which it ends all workers, and itself; reap it."""
         self.connection.close()
-        try:
-            self._process.wait(_EXIT_GRACE)
-        except subprocess.TimeoutExpired:
-            self._process.terminate()  # the reaper above it kills it, and all that is below
-            self._process.wait()
+        # Asked by a signal, the reaper above it kills it, and all that is below; somebody may
+        # have stopped it.
+        for numbers in ((), (signal.SIGTERM, signal.SIGCONT), (signal.SIGKILL,)):
+            for number in numbers:
+                self._process.send_signal(number)
+            try:
+                self._process.wait(_EXIT_GRACE)
+                break
+            except subprocess.TimeoutExpired:
+                continue
         if self._output >= 0:
             os.close(self._output)
             self._output = -1

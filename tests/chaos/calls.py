@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -138,6 +139,19 @@ def hang_stubbornly(number: int) -> int:
 async def wait(number: int) -> int:
     await asyncio.sleep(0.01)
     return number
+
+
+async def wait_stubbornly(number: int) -> int:
+    while True:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(600)
+
+
+def heed_soon() -> None:
+    """Have async calls of this process that go on when they are cancelled dropped soon."""
+    from hmz_mp_worker import turns
+
+    turns._HEED = 0.2
 
 
 async def wait_and_fail(number: int) -> int:

@@ -15,9 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from hmz_mp import Pool
+from hmz_mp.engines import local
+from hmz_mp.engines import zygote as engine_zygote
 from hmz_mp.errors import TurnTimeout, WorkerDied
 from tests.faults.shipped import SLEEPER, double, hang_ignoring, say_and_hang, start_and_hang
 from tests.helpers import await_until, is_alive, written
@@ -163,6 +166,32 @@ async def test_the_whole_tree_of_a_call_goes_with_it(
     else:
         await run()
     # What a killed worker had started in a session of its own is ended with the pool at latest.
+    assert not [pid for pid in path.read_text().split() if is_alive(int(pid))]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux")
+@pytest.mark.parametrize("both", [False, True], ids=["it alone", "the reaper above it too"])
+async def test_leaving_while_the_process_that_forks_workers_is_stopped(
+    both: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "_ZYGOTE_GRACE", 0.1)
+    monkeypatch.setattr(engine_zygote, "_EXIT_GRACE", 0.5)
+    path = tmp_path / "pids"
+
+    async def leave() -> None:
+        async with Pool(1) as pool:
+            turn = pool.submit(start_and_hang, str(path), session=True)
+            await await_until(lambda: written(path))
+            zygote = psutil.Process(int(written(path).split()[0])).parent()
+            assert zygote is not None
+            for one in [zygote, zygote.parent()][: 1 + both]:
+                assert one is not None
+                one.suspend()
+            turn.cancel()
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        await leave()
     assert not [pid for pid in path.read_text().split() if is_alive(int(pid))]
 
 
