@@ -12,7 +12,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from hmz_mp.core.jobs import WorkerState
+from hmz_mp.core.jobs import Job, Worker, WorkerState
 from hmz_mp.core.loop import Driver, Handle
 from hmz_mp.core.policy import Policy
 from hmz_mp.core.statistics import resident_memory
@@ -50,7 +50,8 @@ class MachineMemory:
 class Watch:
     """Looks after one pool's workers."""
 
-    # The whole state: the timer, when workers were started, whether turns are held back.
+    # The whole state: the timer, when workers were started, and which of those whose turns share
+    # them held more than one of these may at the last look.
     def __init__(
         self,
         driver: Driver,
@@ -68,6 +69,7 @@ class Watch:
         self._start_hung = start_hung
         self._acted = acted
         self._started: dict[int, float] = {}
+        self._over: set[int] = set()
         self._timer: Handle | None = None
         self._interval = 0.0
 
@@ -119,16 +121,27 @@ class Watch:
                 self._start_hung(worker, self._start_timeout)
 
     def _look_at_turns(self) -> bool:
-        """End the turns that hold more than they may; return whether any has a limit."""
+        """End the turns that hold more than they may; return whether any has a limit.
+
+        Which of those that share a process holds what cannot be known: the newest is ended first,
+        and the others stay if that was enough.
+        """
         limited = False
         for worker in list(self._policy.roster.workers.values()):
-            job = next(iter(worker.inflight.values()), None)
-            if job is None or job.memory is None:
+            jobs = _running(worker)
+            if not any(job.memory for job in jobs):
                 continue
             limited = True
             used = resident_memory(self.engine.pid(worker.id), tree=True)
-            if used > job.memory:
-                self._policy.stop(job, MemoryExceeded(job.memory, used), monotonic())
+            over = [job for job in jobs if job.memory is not None and used > job.memory]
+            if not over or any(job.stopping for job in jobs):
+                self._over.discard(worker.id)
+            elif worker.kind == "host" and worker.id not in self._over:
+                self._over.add(worker.id)  # what ended a moment ago may be about to let go of it
+            else:
+                self._over.discard(worker.id)
+                limit = over[-1].memory or 0
+                self._policy.stop(over[-1], MemoryExceeded(limit, used), monotonic())
         return limited
 
     def _look_at_machine(self) -> None:
@@ -160,6 +173,12 @@ class Watch:
         for worker in idle:
             if resident_memory(self.engine.pid(worker.id)) > self.idle_bound:
                 self._policy.retire_idle(worker.id)
+
+
+def _running(worker: Worker) -> list[Job]:
+    """Return the turns that run in a worker, in the order in which they began."""
+    jobs = list(worker.inflight.values())
+    return jobs if worker.kind == "host" else jobs[:1]
 
 
 def machine_memory(

@@ -65,6 +65,29 @@ async def test_a_turn_over_its_limit_is_ended_and_blamed(call: object) -> None:
         assert await behind == 4
 
 
+async def test_an_async_turn_over_its_limit_is_ended_among_others_in_its_process(
+    tmp_path: Path,
+) -> None:
+    async def wait(path: str) -> int:
+        await await_until(lambda: Path(path).exists())
+        return os.getpid()
+
+    async def take_and_wait(size: int) -> None:
+        held = bytearray(size)
+        held[::4096] = b"x" * len(held[::4096])
+        await asyncio.sleep(60)
+
+    path = tmp_path / "go"
+    async with Pool(1) as pool:
+        others = [pool.submit(wait, str(path))]
+        others += [pool.options(memory=200 * MIB).submit(wait, str(path)) for _ in range(3)]
+        with pytest.raises(MemoryExceeded) as caught:
+            await pool.options(memory=200 * MIB).run(take_and_wait, 300 * MIB)
+        assert caught.value.used > 200 * MIB
+        path.touch()
+        assert len(set(await asyncio.gather(*others))) == 1
+
+
 async def test_an_idle_worker_that_keeps_too_much_is_replaced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
