@@ -21,7 +21,7 @@ from hmz_mp.core.loop import Driver, Handle
 from hmz_mp.core.outcomes import another, failure_of, load_value
 from hmz_mp.core.policy import CancelTurn, Fail, Kill, Policy, Retire, Ship
 from hmz_mp.core.shipment import Shipment
-from hmz_mp.core.turns import Event, Logged, Shipped, guarded
+from hmz_mp.core.turns import AsyncioTurn, Event, Logged, Shipped, TrioTurn, guarded
 from hmz_mp.core.watch import Watch
 from hmz_mp.engines.local import LocalEngine
 from hmz_mp.errors import (
@@ -31,10 +31,14 @@ from hmz_mp.errors import (
     WorkerStartFailed,
 )
 from hmz_mp_worker import wire
+from hmz_mp_worker.framing import Buffer
+from hmz_mp_worker.payload import Payload
 
 __all__ = ["Coordinator"]
 
 _START_TRIES = 3
+
+_SETTLED = Payload(b"")
 
 _log = logging.getLogger("hmz_mp")
 
@@ -202,9 +206,9 @@ class Coordinator:
             self._idle = None
 
     def _answer(
-        self, job: Shipment, answer: wire.Answer, buffers: list[memoryview], pid: int | None
+        self, job: Shipment, answer: wire.Answer, buffers: list[Buffer], pid: int | None
     ) -> None:
-        turn = job.turn
+        turn = _release(job)
         turn.ran = (pid, answer.began, answer.seconds, job.attempts, answer.output)
         self._close(job)
         if not answer.ok:
@@ -227,7 +231,7 @@ class Coordinator:
                 stderr_tail=error.stderr_tail,
                 doing=job.describe(),
             )
-        turn = job.turn
+        turn = _release(job)
         if job.shipped_at:
             pid = error.pid if isinstance(error, WorkerDied) else None
             tail = error.stderr_tail.encode() if isinstance(error, WorkerDied) else b""
@@ -265,13 +269,13 @@ class Coordinator:
             self.fail_all(WorkerStartFailed(text))
 
     def worker_answered(
-        self, worker: int, answers: Sequence[wire.Answer], buffers: list[memoryview]
+        self, worker: int, answers: Sequence[wire.Answer], buffers: list[Buffer]
     ) -> None:
         """Hear how calls ended."""
         now = monotonic()
         pid = self.engine.pid(worker)
         at = 0
-        own: list[memoryview] = []
+        own: list[Buffer] = []
         for answer in answers:
             if buffers:
                 own = buffers[at : at + answer.buffers]
@@ -341,3 +345,14 @@ class Coordinator:
     def engine_failed(self, reason: str, said: str) -> None:
         """Hear that no workers can be started."""
         self.fail_all(WorkerStartFailed(reason, stderr_tail=said))
+
+
+def _release(job: Shipment) -> AsyncioTurn | TrioTurn:
+    """Return a job's turn, which holds neither its arguments nor, in a cycle, its value after it.
+
+    A cycle would keep large values until the garbage collector runs, which counts no bytes.
+    """
+    turn = job.turn
+    del job.turn
+    job.payload = _SETTLED
+    return turn

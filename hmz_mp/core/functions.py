@@ -333,9 +333,9 @@ def _global_names(code: CodeType) -> tuple[str, ...]:
 
 def _dump(value: Any) -> Payload:
     """Pickle a value, by value where a worker could not import what it refers to."""
-    payload = dump(value)
+    payload = dump(value, kept=True)
     if any(name in payload.data for name in _by_value_names):
-        return dump_by_value(value)
+        return dump_by_value(value, kept=True)
     return payload
 
 
@@ -345,7 +345,7 @@ def pack_arguments(call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         if bytes not in map(type, args):
             return Payload(pickle.dumps((args, kwargs), 5))
         light = tuple([lighten(value) for value in args])
-        return dump((light, kwargs))._replace(borrowed=True)
+        return dump((light, kwargs))
     args = tuple([lighten(value) for value in args])
     try:
         for value in (*args, *kwargs.values()):

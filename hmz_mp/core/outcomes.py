@@ -12,6 +12,7 @@ from typing import Any
 
 from hmz_mp.errors import RemoteTraceback, TurnFailed, Unpicklable
 from hmz_mp_worker import wire
+from hmz_mp_worker.framing import Buffer
 from hmz_mp_worker.payload import load, text_of
 
 __all__ = ["another", "failure_of", "load_packed", "load_value"]
@@ -27,7 +28,7 @@ _NOT_RAISED = (
 )
 
 
-def load_value(answer: wire.Answer, buffers: list[memoryview], name: str) -> Any:
+def load_value(answer: wire.Answer, buffers: list[Buffer], name: str) -> Any:
     """Return an answer's value. Raises `Unpicklable` when it cannot be loaded here."""
     try:
         return load(answer.data, buffers)

@@ -18,6 +18,7 @@ __all__ = ["Connection"]
 _SOCKET_BUFFER = 1 << 19
 _GATHER = 1 << 16
 _SLICE = 1 << 15  # bytes of small frames that are taken in before the loop goes on
+_LARGE_SLICE = 1 << 22  # bytes of a large value: a millisecond or two
 
 
 class Connection:
@@ -87,14 +88,18 @@ class Connection:
 
     def _write(self) -> None:
         """Write what can be written; ask the loop to come back for the rest."""
+        room = _LARGE_SLICE
         try:
             while self._waiting:
+                if room <= 0:  # a peer that reads as fast would keep the loop here
+                    raise BlockingIOError
                 view, fds = self._waiting[0]
                 if fds:
                     sent = socket.send_fds(self._sock, [view[:_GATHER]], list(fds))
                     _close_all(fds)
                 else:
                     sent = self._sock.send(view)
+                room -= sent
                 if sent == len(view):
                     self._waiting.popleft()
                 else:
@@ -111,7 +116,10 @@ class Connection:
             self._driver.remove_writer(self._fd)
 
     def _readable(self) -> None:
-        self._receive()
+        """Read one slice; of a large value as much as a slice of it, while it comes."""
+        room = _LARGE_SLICE
+        while self._receive() and self._reader.large and room > 0:
+            room -= _SOCKET_BUFFER
 
     def _receive(self) -> bool:
         """Read one slice; return whether there may be more."""
@@ -129,10 +137,9 @@ class Connection:
         try:
             for frame in self._reader.received(count):
                 self._on_frame(frame)
-                if frame[1]:
-                    self._reader.recycle(frame[1])
-        except (FrameError, msgspec.MsgspecError) as error:
-            # A call wrote into its worker's socket. Nothing that follows can be understood.
+        except (FrameError, msgspec.MsgspecError, MemoryError) as error:
+            # A call wrote into its worker's socket, or sends more than there is memory for.
+            # Nothing that follows can be understood.
             self.fault = f"{type(error).__name__}: {error}"
             self._driver.remove_reader(self._fd)
             self._on_end()

@@ -50,7 +50,7 @@ class EngineEvents(Protocol):
         """Hear that a worker cannot be set up; its end follows."""
 
     def worker_answered(
-        self, worker: int, answers: Sequence[wire.Answer], buffers: list[memoryview]
+        self, worker: int, answers: Sequence[wire.Answer], buffers: list[Buffer]
     ) -> None:
         """Hear how calls ended."""
 
@@ -185,7 +185,6 @@ class LocalEngine:
                 session,
                 len(extra),
                 shared,
-                job.payload.borrowed,
                 job.lane.keep,
             )
             calls.append(call)
@@ -272,11 +271,10 @@ class LocalEngine:
         """Take an answer whose value lies in shared memory; such a one comes alone."""
         outbox = self._workers[worker].arena.outbox
         assert answer.shared is not None
-        parts = outbox.get(answer.shared, borrowed=answer.borrowed)
         try:
-            self._events.worker_answered(worker, [answer], parts)
+            self._events.worker_answered(worker, [answer], outbox.get(answer.shared))
         finally:
-            outbox.release()
+            outbox.release(answer.shared)
 
     def _zygote_said(self, message: wire.FromZygote) -> None:
         if isinstance(message, wire.Forked):

@@ -18,7 +18,7 @@ import cloudpickle
 import hmz_mp_worker
 from hmz_mp_worker import payload, wire
 from hmz_mp_worker.arena import Arena
-from hmz_mp_worker.framing import FrameReader, frame_parts, send_all
+from hmz_mp_worker.framing import Buffer, FrameReader, frame_parts, send_all
 from hmz_mp_worker.page import anonymous_file
 from hmz_mp_worker.stdio import output_file
 
@@ -38,7 +38,7 @@ class Wire:
         self.sock = sock
         self._decode = decode
         self._reader = FrameReader()
-        self._messages: deque[tuple[Any, list[memoryview]]] = deque()
+        self._messages: deque[tuple[Any, list[Buffer]]] = deque()
 
     def send(self, message: Any, buffers: Sequence[bytes] = ()) -> None:
         send_all(self.sock, frame_parts(wire.encode(message), buffers))
@@ -47,7 +47,7 @@ class Wire:
         """Return the next message."""
         return self.receive_with_buffers()[0]
 
-    def receive_with_buffers(self) -> tuple[Any, list[memoryview]]:
+    def receive_with_buffers(self) -> tuple[Any, list[Buffer]]:
         while not self._messages:
             count = self.sock.recv_into(self._reader.target())
             if not count:

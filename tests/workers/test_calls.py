@@ -12,6 +12,7 @@ import cloudpickle
 import pytest
 
 from hmz_mp_worker import payload, wire
+from hmz_mp_worker.arena import SLOTS
 from hmz_mp_worker.page import read_page
 from tests.helpers import wait_until
 from tests.workers.raw import RawWorker, error_of, value_of
@@ -123,30 +124,22 @@ def test_buffers_go_to_their_call(worker: RawWorker) -> None:
     assert [one.ticket for one in answers] == [1, 9, 2, 3]
 
 
-def test_a_large_answer_travels_in_shared_memory_and_the_next_in_buffers(
-    worker: RawWorker,
-) -> None:
-    calls: list[Any] = [
-        (bytes, (5,), {}),
-        (bytes, (300_000,), {}),
-        (bytes, (200_000,), {}),
-        (bytes, (6,), {}),
-    ]
-    worker.calls(calls)
+def test_large_answers_travel_in_shared_memory_and_then_in_buffers(worker: RawWorker) -> None:
+    sizes = [5, 300_000, *[200_000] * SLOTS, 6]
+    worker.calls([(bytes, (size,), {}) for size in sizes])
     found: list[bytes] = []
     shared = 0
-    while len(found) < 4:
+    while len(found) < len(sizes):
         message, buffers = worker.receive_with_buffers()
         for answer in message.answers:
-            if answer.shared is not None:  # not released, so the other one finds it taken
+            if answer.shared is not None:  # not released, so the last finds no slot
                 shared += 1
-                own = worker.arena.outbox.get(answer.shared, borrowed=answer.borrowed)
+                own = worker.arena.outbox.get(answer.shared)
             else:
                 own, buffers = buffers[: answer.buffers], buffers[answer.buffers :]
             found.append(payload.load(answer.data, own))
-            own.clear()
-    assert [len(one) for one in found] == [5, 300_000, 200_000, 6]
-    assert shared == 1
+    assert [len(one) for one in found] == sizes
+    assert shared == SLOTS
 
 
 def test_more_answers_than_the_page_holds(worker: RawWorker) -> None:

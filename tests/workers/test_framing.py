@@ -9,7 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hmz_mp_worker import framing
-from hmz_mp_worker.framing import FrameError, FrameReader, frame_parts, send_all
+from hmz_mp_worker.framing import (
+    WRITABLE,
+    Buffer,
+    Frame,
+    FrameError,
+    FrameReader,
+    frame_parts,
+    send_all,
+)
 
 Frames = list[tuple[bytes, list[bytes]]]
 
@@ -60,6 +68,35 @@ def test_bodies_about_the_readers_own_size(lengths: list[int]) -> None:
     assert read(FrameReader(), as_stream(wanted), 1 << 16) == wanted
 
 
+@given(st.lists(st.tuples(pieces, st.booleans()), min_size=1, max_size=6), st.integers(1, 400))
+def test_buffers_arrive_as_what_they_were(parts: list[tuple[bytes, bool]], most: int) -> None:
+    buffers: list[Buffer] = [bytearray(data) if writable else data for data, writable in parts]
+    stream = b"".join(bytes(part) for part in frame_parts(b"b", buffers))
+    reader = FrameReader(128)
+    found: list[Frame] = []
+    while stream:
+        target = reader.target()
+        count = min(len(target), most, len(stream))
+        target[:count] = stream[:count]
+        stream = stream[count:]
+        found += reader.received(count)
+    ((_, back),) = found
+    assert list(back) == buffers
+    assert [type(one) for one in back] == [type(one) for one in buffers]
+
+
+def test_read_only_views_arrive_as_bytes() -> None:
+    (_, back), *_ = read_frames([memoryview(b"abc"), memoryview(bytearray(b"def"))])
+    assert [type(one) for one in back] == [bytes, bytearray]
+
+
+def read_frames(buffers: list[Buffer]) -> list[Frame]:
+    stream = b"".join(bytes(part) for part in frame_parts(b"b", buffers))
+    reader = FrameReader()
+    reader.target()[: len(stream)] = stream
+    return reader.received(len(stream))
+
+
 def test_an_empty_body() -> None:
     assert read(FrameReader(), as_stream([(b"", [])]), 1) == [(b"", [])]
 
@@ -98,6 +135,7 @@ def test_a_body_over_the_ceiling_is_not_sent(monkeypatch: pytest.MonkeyPatch) ->
         struct.pack("<II", 0xFFFFFFFF, 0xFFFFFFFF),
         struct.pack("<II", 0, framing.BUFFERS_CEILING + 1),
         struct.pack("<IIQ", 0, 1, framing.BUFFER_CEILING + 1),
+        struct.pack("<IIQ", 0, 1, (framing.BUFFER_CEILING + 1) | WRITABLE),
         struct.pack("<IIQQ", 5, 2, 3, (1 << 64) - 1),
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
     ],

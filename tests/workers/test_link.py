@@ -10,7 +10,7 @@ import pytest
 
 from hmz_mp_worker import link as link_module
 from hmz_mp_worker import wire
-from hmz_mp_worker.arena import Arena
+from hmz_mp_worker.arena import SLOTS, Arena
 from hmz_mp_worker.link import Link
 from hmz_mp_worker.page import Page, anonymous_file, read_page
 from tests.workers.raw import Wire
@@ -93,13 +93,15 @@ def test_what_is_said_comes_after_the_answers_before_it(ends: Ends) -> None:
 @pytest.mark.usefixtures("patient")
 def test_large_values_go_with_their_answer_after_those_before_it(ends: Ends) -> None:
     ends.link.answer(answer(1))
-    for ticket in (2, 3):
+    for ticket in range(2, SLOTS + 3):
         ends.link.answer(wire.Answer(ticket, True, b"", 1.0, 2.0, buffers=1), [b"x" * 100_000])
     assert ends.peer.receive() == wire.Answers([answer(1)])
-    message, buffers = ends.peer.receive_with_buffers()
-    assert (message.answers[0].ticket, message.answers[0].shared, buffers) == (2, [100_000], [])
-    message, buffers = ends.peer.receive_with_buffers()  # the shared memory is still taken
-    assert (message.answers[0].ticket, len(buffers[0])) == (3, 100_000)
+    for slot in range(SLOTS):
+        message, buffers = ends.peer.receive_with_buffers()
+        (large,) = message.answers
+        assert (large.ticket, large.shared, buffers) == (slot + 2, [slot, 100_000], [])
+    message, buffers = ends.peer.receive_with_buffers()  # no slot was released
+    assert (message.answers[0].ticket, len(buffers[0])) == (SLOTS + 2, 100_000)
 
 
 @pytest.mark.usefixtures("patient")

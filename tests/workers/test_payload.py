@@ -7,9 +7,13 @@ from typing import Any
 import cloudpickle
 import pytest
 from cloudpickle import cloudpickle as cloudpickle_module
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hmz_mp_worker import payload, wire
-from hmz_mp_worker.payload import Payload, dump, dump_back, dump_by_value, load, split
+from hmz_mp_worker.framing import Buffer
+from hmz_mp_worker.memory import copy_of
+from hmz_mp_worker.payload import Payload, dump, dump_back, dump_by_value, lighten, load, split
 from tests.helpers import run_python, run_script
 
 LARGE = 1 << 16
@@ -96,6 +100,99 @@ def test_large_buffers_are_not_copied() -> None:
     (buffer,) = dump(block).buffers
     block.data[0] = 7
     assert memoryview(buffer)[0] == 7
+
+
+def test_a_pickle_that_is_kept_does_not_change_with_its_value() -> None:
+    data = bytearray(b"x" * LARGE)
+    (kept,) = dump(Block(data), kept=True).buffers
+    (also,) = dump_by_value(Block(data), kept=True).buffers
+    data[0] = 7
+    assert kept == also == b"x" * LARGE
+    assert [memoryview(one).readonly for one in (kept, also)] == [False, False]
+
+
+def test_a_pickle_that_is_kept_copies_nothing_that_cannot_change() -> None:
+    data = b"x" * LARGE
+    (kept,) = dump(Block(memoryview(data)), kept=True).buffers
+    assert origin(kept) is data
+
+
+# Bytes, byte arrays and views.
+
+PLAIN_LARGE = [b"x" * LARGE, bytearray(b"x" * LARGE)]
+
+
+def received(value: Any) -> Any:
+    """Return a value as the other end of a frame loads it."""
+    data, buffers = split(value)
+    own: list[Buffer] = [copy_of(memoryview(one), writable=not memoryview(one).readonly)
+                         for one in buffers]  # fmt: skip
+    return own, load(data, own)
+
+
+def origin(buffer: Buffer) -> object:
+    """Return the object whose memory a view is of."""
+    return origin(buffer.obj) if isinstance(buffer, memoryview) else buffer  # type: ignore[arg-type]  # any object
+
+
+@pytest.mark.parametrize("value", PLAIN_LARGE, ids=["bytes", "bytearray"])
+def test_large_bytes_are_never_copied(value: Any) -> None:
+    dumped = dump_back(value)
+    assert origin(dumped.buffers[0]) is value
+    own, back = received(dumped)
+    assert back is own[1]
+    assert back == value
+    assert type(back) is type(value)
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, LARGE])
+@pytest.mark.parametrize("kind", [bytes, bytearray])
+def test_bytes_of_any_size(size: int, kind: Any) -> None:
+    value = kind(b"x" * size)
+    for dumped in (dump_back(value), dump(lighten(value))):
+        back = received(dumped)[1]
+        assert (back, type(back)) == (value, kind)
+
+
+VIEWS = [
+    memoryview(b""),
+    memoryview(b"abc"),
+    memoryview(bytearray(b"abc")),
+    memoryview(b"x" * LARGE),
+    memoryview(bytearray(LARGE)),
+    memoryview(b"x" * LARGE)[10:],
+    memoryview(bytearray(range(240))).cast("d"),
+    memoryview(bytearray(LARGE * 4)).cast("I", (LARGE // 16, 16)),
+    memoryview(b"12345678").cast("q", ()),
+    memoryview(bytes(range(200)))[::2],
+]
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=range(len(VIEWS)))
+@pytest.mark.parametrize("inside", [False, True])
+def test_views(view: memoryview, inside: bool) -> None:
+    """Each arrives as a view like it, alone and inside of something."""
+    value = [view, 1] if inside else view
+    for dumped in (dump_back(value), dump(lighten(value))):
+        back = received(dumped)[1]
+        back = back[0] if inside else back
+        assert type(back) is memoryview
+        assert (back, back.format, back.shape) == (view, view.format, view.shape)
+        assert back.readonly == (view.readonly or not view.c_contiguous)
+
+
+@given(st.binary(max_size=200), st.sampled_from("bBhHiIlLqQfd?"), st.booleans())
+def test_any_view(data: bytes, form: str, writable: bool) -> None:
+    data = data[: len(data) // 8 * 8]
+    flat: Any = memoryview(bytearray(data) if writable else data)
+    view = flat.cast(form)
+    back = received(dump_back(view))[1]
+    assert (back.tobytes(), back.format, back.shape) == (view.tobytes(), form, view.shape)
+
+
+def test_a_large_view_is_not_copied() -> None:
+    data = bytearray(LARGE)
+    assert origin(dump_back(memoryview(data)).buffers[0]) is data
 
 
 def test_a_buffer_that_is_not_contiguous_is_refused() -> None:

@@ -1,9 +1,9 @@
 """Large values through memory that two processes share, instead of through their socket.
 
-A region carries one value at a time, in one direction: who sends `put`s its parts and says their
-lengths in a message; who receives `get`s them, loads the value and `release`s the region, upon
-which it is free for the next. A value that finds it taken, or is larger, goes by the socket.
-The memory is used again and again, since touching new pages costs more than copying.
+A region has slots, each for one value, in one direction: who sends `put`s its parts into a free
+one and says in a message where they lie; who receives `get`s them, loads the value and
+`release`s the slot. A value that finds none, or is larger, goes by the socket. The lowest slot is
+taken first, and again and again, since touching new pages costs more than copying.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
-import struct
 from collections.abc import Sequence
 
-from hmz_mp_worker.framing import Buffer
+from hmz_mp_worker.framing import WRITABLE, Buffer, marked_length
+from hmz_mp_worker.memory import copy_of, keep_freed_memory
 from hmz_mp_worker.page import SIZE as PAGE_SIZE
 
-__all__ = ["ROOM", "Arena", "Region"]
+__all__ = ["ROOM", "SLOTS", "Arena", "Region"]
 
-ROOM = 1 << 25  # bytes of one value, at most
-_HEADER = struct.Struct("<Q")  # how many values were released so far
-_HEADER_ROOM = 64
+SLOTS = 8
+ROOM = 1 << 22  # bytes of one value, at most
+_HEADER_ROOM = 1 << 12  # a byte for each slot: whether it is taken
 _ALIGN = 64
-_REGION = _HEADER_ROOM + ROOM
+_REGION = _HEADER_ROOM + SLOTS * ROOM
 FILE_SIZE = PAGE_SIZE + 2 * _REGION
 
 
@@ -64,55 +64,55 @@ class Arena:
 
 
 class Region:
-    """One direction's shared memory, as one of the two processes sees it."""
+    """One direction's shared memory, as one of the two processes sees it.
 
-    __slots__ = ("_arena", "_at", "_count", "_view")
+    Where a value lies is a list: its slot, and the length of each part, marked as in a frame.
+    """
+
+    __slots__ = ("_arena", "_at", "_view")
 
     def __init__(self, arena: Arena, at: int) -> None:
         self._arena = arena
         self._at = at
         self._view: memoryview | None = None
-        self._count = 0  # values put, or values got, so far
 
     def put(self, parts: Sequence[Buffer]) -> list[int] | None:
-        """Copy a value's parts in; return their lengths, or ``None`` if it does not go there."""
-        lengths = [memoryview(part).nbytes for part in parts]
-        if sum(length + _ALIGN for length in lengths) > ROOM:
+        """Copy a value's parts in; return where they lie, or ``None`` if they do not go there."""
+        where = [marked_length(part) for part in parts]
+        if sum((length & ~WRITABLE) + _ALIGN for length in where) > ROOM:
             return None
         view = self._memory()
-        if _HEADER.unpack_from(view)[0] != self._count:
+        slot = bytes(view[:SLOTS]).find(0)
+        if slot < 0:
             return None
-        self._count += 1
-        at = _HEADER_ROOM
-        for part, length in zip(parts, lengths, strict=True):
-            view[at : at + length] = memoryview(part).cast("B")
-            at += -(-length // _ALIGN) * _ALIGN
-        return lengths
+        view[slot] = 1
+        at = _HEADER_ROOM + slot * ROOM
+        for part in parts:
+            flat = memoryview(part).cast("B")
+            view[at : at + flat.nbytes] = flat
+            at += -(-flat.nbytes // _ALIGN) * _ALIGN
+        return [slot, *where]
 
-    def get(self, lengths: Sequence[int], *, borrowed: bool) -> list[memoryview]:
+    def get(self, where: Sequence[int]) -> list[Buffer]:
         """Return a value's parts.
 
-        The first is a view of the region, for loading from at once; so are the others when they
-        are ``borrowed``. Else they are copies, which may be kept.
+        The first, its pickle, is a view of the slot, for loading from before the `release`; the
+        others are copies, ``bytes``, or ``bytearray`` where they were writable.
         """
         view = self._memory()
-        self._count += 1
-        parts: list[memoryview] = []
-        at = _HEADER_ROOM
-        for length in lengths:
+        slot, *lengths = where
+        parts: list[Buffer] = []
+        at = _HEADER_ROOM + slot * ROOM
+        for marked in lengths:
+            length = marked & ~WRITABLE
             part = view[at : at + length]
-            parts.append(part if borrowed or not parts else memoryview(bytearray(part)))
+            parts.append(copy_of(part, writable=bool(marked & WRITABLE)) if parts else part)
             at += -(-length // _ALIGN) * _ALIGN
         return parts
 
-    def release(self) -> None:
-        """Free the region for the next value."""
-        _HEADER.pack_into(self._memory(), 0, self._count)
-
-    def skip(self) -> None:
-        """Free the region of a value that was not looked at."""
-        self._count += 1
-        self.release()
+    def release(self, where: Sequence[int]) -> None:
+        """Free the slot of a value that was loaded, or that nobody will look at."""
+        self._memory()[where[0]] = 0
 
     def close(self) -> None:
         """Let the view of the memory go."""
@@ -120,5 +120,6 @@ class Region:
 
     def _memory(self) -> memoryview:
         if self._view is None:
+            keep_freed_memory()  # the values that come out of here are as large
             self._view = memoryview(self._arena.memory())[self._at : self._at + _REGION]
         return self._view

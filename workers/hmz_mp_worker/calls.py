@@ -19,7 +19,7 @@ from typing import Any
 from hmz_mp_worker import running, state, wire
 from hmz_mp_worker.arena import Region
 from hmz_mp_worker.between import Key, changes
-from hmz_mp_worker.framing import FrameReader
+from hmz_mp_worker.framing import Buffer, FrameReader
 from hmz_mp_worker.link import Link
 from hmz_mp_worker.stdio import Output
 
@@ -27,8 +27,8 @@ __all__ = ["CallWorker"]
 
 _LOOK_EVERY = 0.01  # seconds between looks at first; they get rarer while the same call runs
 _LOOK_RARELY = 0.05
-_NONE: list[memoryview] = []
-_Queued = tuple[wire.Call, list[memoryview]]
+_NONE: list[Buffer] = []
+_Queued = tuple[wire.Call, list[Buffer]]
 
 
 class CallWorker:
@@ -64,14 +64,11 @@ class CallWorker:
                 except IndexError:
                     break
                 self._run(call, buffers)
-                if buffers:
-                    with self._reading:
-                        self._reader.recycle(buffers)
             self._link.flush()
             if self._retiring or not self._receive():
                 return
 
-    def _run(self, call: wire.Call, buffers: list[memoryview]) -> None:
+    def _run(self, call: wire.Call, buffers: list[Buffer]) -> None:
         link, ticket = self._link, call.ticket
         self._ticket = ticket
         turn = self._turn
@@ -124,7 +121,7 @@ class CallWorker:
                 taken = True
         return True
 
-    def _take(self, message: wire.ToWorker, buffers: list[memoryview]) -> None:
+    def _take(self, message: wire.ToWorker, buffers: list[Buffer]) -> None:
         if isinstance(message, wire.Calls):
             self._take_calls(message, buffers)
         elif isinstance(message, wire.Forget):
@@ -137,7 +134,7 @@ class CallWorker:
         elif isinstance(message, wire.Retire):
             self._retiring = True
 
-    def _take_calls(self, message: wire.Calls, buffers: list[memoryview]) -> None:
+    def _take_calls(self, message: wire.Calls, buffers: list[Buffer]) -> None:
         for function in message.functions:
             self._functions.add(function)
         at = 0

@@ -2,36 +2,39 @@
 
 A frame is ``<II`` (body length, number of buffers), then each buffer's length as ``<Q``, then the
 body, then the buffers. Large values travel as buffers, so the body stays small and has a ceiling.
-Knows nothing of what a body means.
+A length's highest bit says that the buffer is writable where it comes from, and so has to be
+where it arrives. Knows nothing of what a body means.
 """
 
 from __future__ import annotations
 
 import socket
 import struct
-import sys
 from collections.abc import Sequence
+
+from hmz_mp_worker.memory import fresh
 
 __all__ = [
     "BODY_CEILING",
     "BUFFER_CEILING",
+    "WRITABLE",
+    "Buffer",
     "Frame",
     "FrameError",
     "FrameReader",
     "frame_parts",
+    "marked_length",
     "send_all",
 ]
 
 Buffer = bytes | bytearray | memoryview
-Frame = tuple[Buffer, list[memoryview]]
+Frame = tuple[Buffer, list[Buffer]]
 
 BODY_CEILING = 1 << 28
 BUFFERS_CEILING = 1 << 20
 BUFFER_CEILING = 1 << 42
 
-_SPARES = 4  # pieces of memory kept for the next large parts
-_SPARE_CEILING = 1 << 24
-_REFERENCES = 2  # what sys.getrefcount says of an object that one variable holds
+WRITABLE = 1 << 63
 
 _HEADER = struct.Struct("<II")
 _LENGTH = struct.Struct("<Q")
@@ -48,8 +51,14 @@ def frame_parts(body: bytes, buffers: Sequence[Buffer] = ()) -> list[Buffer]:
     head = _HEADER.pack(len(body), len(buffers))
     if not buffers:
         return [head + body]
-    lengths = b"".join(_LENGTH.pack(memoryview(buffer).nbytes) for buffer in buffers)
+    lengths = b"".join([_LENGTH.pack(marked_length(buffer)) for buffer in buffers])
     return [head + lengths + body, *buffers]
+
+
+def marked_length(buffer: Buffer) -> int:
+    """Return a buffer's length in bytes, with the bit `WRITABLE` if it is."""
+    view = memoryview(buffer)
+    return view.nbytes if view.readonly else view.nbytes | WRITABLE
 
 
 def send_all(sock: socket.socket, parts: Sequence[Buffer]) -> None:
@@ -63,19 +72,17 @@ class FrameReader:
 
     Receive into `target`, then say how much came with `received`, which returns the frames that
     are now whole. A body it returns may be a view of its own buffer: decode it before the next
-    call of `target`. Hand buffers back with `recycle`: memory that is used again costs no page
-    faults, which cost more than the copy.
+    call of `target`. Its buffers are received in place, into ``bytes``, or ``bytearray`` where
+    they are writable, and nobody else holds them.
     """
 
     # The whole state: the buffer and the filled part of it; for a frame that does not fit in
-    # the buffer, the parts that are whole, those still wanted, and the one being filled; memory
-    # that was handed back, the oldest first.
+    # the buffer, the parts that are whole, those still wanted, and the one being filled.
     __slots__ = (
         "_buffer",
         "_end",
         "_filled",
         "_part",
-        "_spare",
         "_start",
         "_view",
         "_wanted",
@@ -90,8 +97,7 @@ class FrameReader:
         self._part: memoryview | None = None
         self._filled = 0
         self._wanted: list[int] = []
-        self._whole: list[memoryview] = []
-        self._spare: list[bytearray] = []
+        self._whole: list[Buffer] = []
 
     def target(self) -> memoryview:
         """Return where the next bytes are to be received."""
@@ -121,29 +127,6 @@ class FrameReader:
     def large(self) -> bool:
         """Whether `target` is the rest of one large part."""
         return self._part is not None
-
-    def recycle(self, buffers: list[memoryview]) -> None:
-        """Take back the memory of buffers that nobody holds any more; empties the list."""
-        while buffers:
-            buffer = buffers.pop()
-            # Held elsewhere, it is somebody's value: the references here are `buffer` and ours.
-            if buffer.nbytes <= _SPARE_CEILING and sys.getrefcount(buffer) == _REFERENCES:
-                memory = buffer.obj
-                assert isinstance(memory, bytearray)
-                try:
-                    buffer.release()
-                except BufferError:  # an array lies in it
-                    continue
-                self._spare.append(memory)
-                if len(self._spare) > _SPARES:
-                    self._spare.pop(0)
-
-    def _allocate(self, length: int) -> memoryview:
-        for at, memory in enumerate(self._spare):
-            if length <= len(memory) <= 4 * length:
-                del self._spare[at]
-                return memoryview(memory)[:length]
-        return memoryview(bytearray(length))
 
     @property
     def partial(self) -> bool:
@@ -176,21 +159,22 @@ class FrameReader:
                 self._view[self._start + _HEADER.size : self._start + head]
             )
         ]
-        if any(length > BUFFER_CEILING for length in lengths):
-            raise FrameError(f"a buffer of {max(lengths):,} bytes")
+        largest = max((length & ~WRITABLE for length in lengths), default=0)
+        if largest > BUFFER_CEILING:
+            raise FrameError(f"a buffer of {largest:,} bytes")
         self._start += head
         self._wanted = [body_length, *lengths]
         return self._take_whole() if self._next_part() else None
 
     def _next_part(self) -> bool:
-        """Put the filled part away and begin the next; return whether the frame is whole."""
+        """Go on from the filled part to the next; return whether the frame is whole."""
         while True:
-            if self._part is not None:
-                self._whole.append(self._part)
-                self._part = None
+            self._part = None
             if not self._wanted:
                 return True
-            part = self._allocate(self._wanted.pop(0))
+            wanted = self._wanted.pop(0)
+            value, part = fresh(wanted & ~WRITABLE, writable=bool(wanted & WRITABLE))
+            self._whole.append(value)
             here = min(len(part), self._end - self._start)
             part[:here] = self._view[self._start : self._start + here]
             self._start += here

@@ -51,8 +51,8 @@ class Link:
                     self.flush()
                 return
             self.flush()
-            if buffers and (lengths := self._outbox.put(buffers)) is not None:
-                answer, buffers = msgspec.structs.replace(answer, shared=lengths), ()
+            if buffers and (where := self._outbox.put(buffers)) is not None:
+                answer, buffers = msgspec.structs.replace(answer, shared=where), ()
             self._send(wire.Answers([answer]), buffers)
             self._page.begin(0)
 

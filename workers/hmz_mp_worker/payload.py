@@ -10,13 +10,14 @@ import io
 import pickle
 import traceback
 from collections import ChainMap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from types import CodeType, FrameType, TracebackType
 from typing import Any, ClassVar, NamedTuple
 
 from hmz_mp_worker import wire
 from hmz_mp_worker.framing import Buffer
+from hmz_mp_worker.memory import copy_of
 from hmz_mp_worker.structs import is_struct_class, reduce_struct_class
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
 INLINE_CEILING = 1 << 16  # a larger pickle travels beside the message, not inside it
 _OUT_OF_BAND_FROM = 1 << 16
 _BUFFERS_MOST = 1000  # of one value; further ones stay inside its pickle
+_FORMATS = frozenset("bBhHiIlLqQnNfd?c")  # of the views that `memoryview.cast` can make again
 # Types whose pickle has nothing in it that needs a look: no class, no buffer, no reference.
 PLAIN = frozenset({int, float, complex, bool, str, bytes, type(None)})
 
@@ -46,16 +48,19 @@ class Payload(NamedTuple):
 
     data: bytes
     buffers: tuple[Buffer, ...] = ()
-    borrowed: bool = False  # whether loading copies the buffers, and keeps none of them
 
 
 class _Buffers:
-    """Collects a pickle's large contiguous buffers; small ones stay inside it."""
+    """Collects a pickle's large contiguous buffers; small ones stay inside it.
 
-    __slots__ = ("taken",)
+    ``kept`` says that the pickle is kept for a while: what may change until then is copied.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_kept", "taken")
+
+    def __init__(self, *, kept: bool = False) -> None:
         self.taken: list[Buffer] = []
+        self._kept = kept
 
     def __call__(self, buffer: pickle.PickleBuffer) -> bool:
         try:
@@ -64,23 +69,26 @@ class _Buffers:
             return True
         if raw.nbytes < _OUT_OF_BAND_FROM or len(self.taken) >= _BUFFERS_MOST:
             return True
-        self.taken.append(raw)
+        self.taken.append(copy_of(raw, writable=True) if self._kept and not raw.readonly else raw)
         return False
 
 
-def dump(value: Any) -> Payload:
-    """Pickle ``value``, by cloudpickle when pickle cannot. Raises what cloudpickle raises."""
-    buffers = _Buffers()
+def dump(value: Any, *, kept: bool = False) -> Payload:
+    """Pickle ``value``, by cloudpickle when pickle cannot. Raises what cloudpickle raises.
+
+    With ``kept`` it does not change with the value afterwards.
+    """
+    buffers = _Buffers(kept=kept)
     try:
         data = pickle.dumps(value, 5, buffer_callback=buffers)
     except Exception:  # pickle cannot; cloudpickle says why if it cannot either
-        return dump_by_value(value)
+        return dump_by_value(value, kept=kept)
     return Payload(data, tuple(buffers.taken)) if buffers.taken else Payload(data)
 
 
-def dump_by_value(value: Any) -> Payload:
-    """Pickle ``value`` with cloudpickle."""
-    buffers = _Buffers()
+def dump_by_value(value: Any, *, kept: bool = False) -> Payload:
+    """Pickle ``value`` with cloudpickle; ``kept`` is as in `dump`."""
+    buffers = _Buffers(kept=kept)
     return Payload(pickle_by_value(value, buffers), tuple(buffers.taken))
 
 
@@ -102,7 +110,9 @@ def _by_value_pickler() -> Any:
         return make, tuple(name if one == "<dynamic-code>" else one for one in args)
 
     class ByValuePickler(Pickler):  # type: ignore[misc]  # cloudpickle ships no types
-        dispatch_table: ClassVar[Any] = ChainMap({CodeType: reduce_code}, Pickler.dispatch_table)
+        dispatch_table: ClassVar[Any] = ChainMap(
+            {CodeType: reduce_code, memoryview: _reduce_view}, Pickler.dispatch_table
+        )
 
         def reducer_override(self, obj: Any) -> Any:
             if is_struct_class(obj) and not cloudpickle._should_pickle_by_reference(obj):
@@ -112,22 +122,46 @@ def _by_value_pickler() -> Any:
     return ByValuePickler
 
 
-class LargeBytes:
-    """Pickles as bytes whose content travels beside the pickle, not copied into it."""
+class _Large:
+    """Pickles as bytes, a ``bytearray`` or a view whose content travels beside the pickle."""
 
-    __slots__ = ("_data",)
+    __slots__ = ("_value",)
 
-    def __init__(self, data: bytes) -> None:
-        self._data = data
+    def __init__(self, value: Buffer) -> None:
+        self._value = value
 
-    def __reduce__(self) -> tuple[type[bytes], tuple[pickle.PickleBuffer]]:
-        return bytes, (pickle.PickleBuffer(self._data),)
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[Any, ...]]:
+        value = self._value
+        if isinstance(value, memoryview):
+            return _reduce_view(value)
+        return bytes if type(value) is bytes else _bytearray_of, (pickle.PickleBuffer(value),)
+
+
+def _bytearray_of(buffer: Buffer) -> bytearray:
+    """Return what a ``bytearray`` was received into, which is one already."""
+    return buffer if isinstance(buffer, bytearray) else bytearray(buffer)
+
+
+def _reduce_view(view: memoryview) -> tuple[Callable[..., object], tuple[Any, ...]]:
+    """Reduce a view to one of the same content, or of its bytes where it is no plain array."""
+    if view.c_contiguous and (view.nbytes or view.ndim == 1) and view.format in _FORMATS:
+        return _view_of, (pickle.PickleBuffer(view), view.format, view.shape)
+    return memoryview, (view.tobytes(),)
+
+
+def _view_of(buffer: Buffer, form: str, shape: tuple[int, ...]) -> memoryview:
+    flat: Any = memoryview(buffer).cast("B")
+    view: memoryview = flat.cast(form) if len(shape) == 1 else flat.cast(form, shape)
+    return view
 
 
 def lighten(value: Any) -> Any:
-    """Return what to pickle in place of ``value``: large bytes go without a copy."""
-    if type(value) is bytes and len(value) >= _OUT_OF_BAND_FROM:
-        return LargeBytes(value)
+    """Return what to pickle in place of ``value``: large bytes and views go without a copy."""
+    kind = type(value)
+    if kind is memoryview:  # of any length: pickle knows none
+        return _Large(value)
+    if (kind is bytes or kind is bytearray) and len(value) >= _OUT_OF_BAND_FROM:
+        return _Large(value)
     return value
 
 
@@ -151,11 +185,8 @@ def dump_back(value: Any) -> Payload:
     if type(value) in PLAIN and (type(value) is not bytes or len(value) < _OUT_OF_BAND_FROM):
         return Payload(pickle.dumps(value, 5))
     buffers = _Buffers()
-    light = lighten(value)
-    data = _dump_back(light, buffers)
-    if not buffers.taken:
-        return Payload(data)
-    return Payload(data, tuple(buffers.taken), borrowed=light is not value)
+    data = _dump_back(lighten(value), buffers)
+    return Payload(data, tuple(buffers.taken)) if buffers.taken else Payload(data)
 
 
 def _dump_back(value: Any, buffers: _Buffers | None) -> bytes:
@@ -199,7 +230,7 @@ def split(payload: Payload) -> tuple[bytes, tuple[Buffer, ...]]:
     return payload.data, ()
 
 
-def load(data: Buffer, buffers: list[memoryview] | None = None) -> Any:
+def load(data: Buffer, buffers: Sequence[Buffer] | None = None) -> Any:
     """Unpickle what `split` made. Raises whatever loading the value raises."""
     if buffers:
         return pickle.loads(buffers[0], buffers=buffers[1:])

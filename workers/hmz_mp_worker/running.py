@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from time import monotonic
 from types import FrameType
 from typing import Any, NoReturn
@@ -53,7 +54,7 @@ class Functions:
     def give_back(self, call: wire.Call) -> None:
         """Let go of a call that will run elsewhere."""
         if call.shared is not None:
-            self._inbox.skip()
+            self._inbox.release(call.shared)
 
     def forget(self, ids: list[int]) -> None:
         """Drop functions that no call will name again."""
@@ -61,7 +62,7 @@ class Functions:
             self._loaded.pop(one, None)
             self._pickles.pop(one, None)
 
-    def resolve(self, call: wire.Call, buffers: list[memoryview]) -> tuple[Any, Any, Any]:
+    def resolve(self, call: wire.Call, buffers: Sequence[Buffer]) -> tuple[Any, Any, Any]:
         """Return the function, the arguments and the keyword arguments of a call."""
         try:
             value = self._arguments(call, buffers)
@@ -72,14 +73,13 @@ class Functions:
         function = self._loaded.get(call.function) or self._load(call.function)
         return function, value[0], value[1]
 
-    def _arguments(self, call: wire.Call, buffers: list[memoryview]) -> Any:
+    def _arguments(self, call: wire.Call, buffers: Sequence[Buffer]) -> Any:
         if call.shared is None:
             return payload.load(call.data, buffers)
-        parts = self._inbox.get(call.shared, borrowed=call.borrowed)
         try:
-            return payload.load(call.data, parts)
+            return payload.load(call.data, self._inbox.get(call.shared))
         finally:
-            self._inbox.release()
+            self._inbox.release(call.shared)
 
     def _load(self, function_id: int) -> Any:
         data = self._pickles[function_id]
@@ -155,9 +155,7 @@ def pack_answer(
         what = f"the result, of type {type(value).__module__}.{type(value).__qualname__},"
         failure = payload.pack_failure(error, unpicklable=what)
         return wire.Answer(ticket, False, failure, began, seconds, output), ()
-    count, borrowed = len(buffers), dumped.borrowed
-    answer = wire.Answer(ticket, True, data, began, seconds, output, count, None, borrowed)
-    return answer, buffers
+    return wire.Answer(ticket, True, data, began, seconds, output, len(buffers)), buffers
 
 
 def pack_error(

@@ -18,7 +18,7 @@ from typing import IO, Any, cast
 from hmz_mp_worker import running, state, wire
 from hmz_mp_worker.arena import Region
 from hmz_mp_worker.between import changes
-from hmz_mp_worker.framing import FrameReader
+from hmz_mp_worker.framing import Buffer, FrameReader
 from hmz_mp_worker.link import Link
 from hmz_mp_worker.stdio import OUTPUT_CEILING, Output
 
@@ -73,7 +73,7 @@ class HostWorker:
         with contextlib.suppress(OSError):  # the coordinator is gone
             self._link.flush()
 
-    def _take(self, message: wire.ToWorker, buffers: list[memoryview]) -> None:
+    def _take(self, message: wire.ToWorker, buffers: list[Buffer]) -> None:
         if isinstance(message, wire.Calls):
             for function in message.functions:
                 self._functions.add(function)
@@ -92,7 +92,7 @@ class HostWorker:
         elif isinstance(message, wire.Retire):
             self._retiring = True
 
-    def _start(self, call: wire.Call, buffers: list[memoryview]) -> None:
+    def _start(self, call: wire.Call, buffers: list[Buffer]) -> None:
         turn = _Droppable(self._run(call, buffers))
         task = asyncio.get_running_loop().create_task(turn)
         self._tasks[call.ticket] = task
@@ -123,7 +123,7 @@ class HostWorker:
             if changes.any():
                 changes.put_back()
 
-    async def _run(self, call: wire.Call, buffers: list[memoryview]) -> None:
+    async def _run(self, call: wire.Call, buffers: list[Buffer]) -> None:
         ticket = call.ticket
         turn = state.RunningTurn(ticket, call.session, self._sessions, self._link)
         state.task_turn.set(turn)

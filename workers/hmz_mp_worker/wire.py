@@ -141,8 +141,8 @@ class Call(msgspec.Struct, frozen=True, array_like=True):
     """One call. ``data`` is the pickle of its arguments.
 
     Empty ``data`` with ``buffers`` means that the frame's next buffer is the pickle; the rest of
-    its ``buffers`` are the pickle's out-of-band buffers. ``shared`` has the lengths of the same
-    when they are in the shared `arena` instead; ``borrowed`` says that loading copies them.
+    its ``buffers`` are the pickle's out-of-band buffers. ``shared`` says where the same lie when
+    they are in the shared `arena` instead.
     ``function`` 0 means that the pickle holds the function too. With ``keep`` what
     the call changes of its process (`between`) is there again in the session's next one.
     """
@@ -153,7 +153,6 @@ class Call(msgspec.Struct, frozen=True, array_like=True):
     session: int = 0
     buffers: int = 0
     shared: list[int] | None = None
-    borrowed: bool = False
     keep: bool = False
 
 
@@ -207,7 +206,7 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
     """The end of one call: ``data`` is its value's pickle, or an encoded `Failure`.
 
     ``began`` is the monotonic clock's, ``seconds`` the run time, ``output`` what it printed.
-    ``buffers``, ``shared`` and ``borrowed`` are as in `Call`.
+    ``buffers`` and ``shared`` are as in `Call`.
     """
 
     ticket: int
@@ -218,7 +217,6 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
     output: bytes = b""
     buffers: int = 0
     shared: list[int] | None = None
-    borrowed: bool = False
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True):
