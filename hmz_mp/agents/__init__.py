@@ -8,11 +8,12 @@ blocking twin for plain functions: ``aturn`` and calling the agent, ``abatch`` a
 
 from __future__ import annotations
 
-from hmz_mp.agents.agent import Agent, Spent, agent_from_spec
-from hmz_mp.agents.failures import Failed
+from hmz_mp.agents.agent import Agent, agent_from_spec
+from hmz_mp.agents.failures import Failed, Unrecoverable
 from hmz_mp.agents.prompts import Goal, Prompt
 from hmz_mp.agents.session import Session
 from hmz_mp.agents.turns import TurnEvent
+from hmz_mp.agents.usage import Spent
 from hmz_mp.errors import Stopped
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Spent",
     "Stopped",
     "TurnEvent",
+    "Unrecoverable",
     "agent_from_spec",
 ]
 

@@ -11,8 +11,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from hmz_mp import portal
 from hmz_mp.agents import batches
 from hmz_mp.agents.kinds import engine_for
@@ -27,18 +25,11 @@ if TYPE_CHECKING:
     from hmz_mp.agents.kinds import Engine
     from hmz_mp.agents.prompts import Prompt
     from hmz_mp.agents.turns import TurnEvent
+    from hmz_mp.agents.usage import Spent
 
-__all__ = ["Agent", "Spent", "agent_from_spec"]
+__all__ = ["Agent", "agent_from_spec"]
 
 _numbers = itertools.count(1)  # tells apart the agents of this process
-
-
-class Spent(msgspec.Struct, frozen=True):
-    """What an agent's turns have cost so far. ``tool/`` and ``sh/`` use no model: all zeros."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost_usd: float = 0.0
 
 
 def agent_from_spec(spec: str, *, name: str | None = None) -> Agent:
@@ -91,7 +82,7 @@ class Agent:
     @property
     def spent(self) -> Spent:
         """What its turns have cost so far."""
-        return Spent()
+        return self._submitter.usages.spent
 
     # One turn.
 
@@ -104,7 +95,7 @@ class Agent:
         cwd: str | os.PathLike[str] | None = None,
     ) -> Any:
         """Give one prompt to a session of its own and return the answer."""
-        return await portal.on_a_pool(self._aturn, prompt, suppress, schema, _absolute(cwd))
+        return await portal.on_a_pool(self._aturn, prompt, suppress, schema, _absolute(cwd), False)
 
     def __call__(
         self,
@@ -122,19 +113,22 @@ class Agent:
     ) -> Any:
         """Work towards an objective until it is reached.
 
-        For ``tool/`` and ``sh/`` that is one turn, with the objective as its prompt.
+        ``claude/`` does so by its goal command. For ``tool/`` and ``sh/`` that is one turn, with
+        the objective as its prompt.
         """
-        return await self.aturn(objective, suppress=suppress, schema=schema)
+        return await portal.on_a_pool(self._aturn, objective, suppress, schema, None, True)
 
     def pursue(self, objective: str | Prompt, *, suppress: bool = False, schema: Any = None) -> Any:
         """Do what `apursue` does, blocking."""
         return portal.call(self.apursue, objective, suppress=suppress, schema=schema)
 
     async def _aturn(
-        self, prompt: str | Prompt, suppress: bool, schema: Any, cwd: str | None
+        self, prompt: str | Prompt, suppress: bool, schema: Any, cwd: str | None, pursue: bool
     ) -> Any:
         submitter = self._submitter
-        turn = submitter.begin(as_prompt(prompt), submitter.view(), schema=schema, cwd=cwd)
+        turn = submitter.begin(
+            as_prompt(prompt), submitter.view(), schema=schema, cwd=cwd, pursue=pursue
+        )
         await turn.landed()
         return turn.value(suppress=suppress)
 

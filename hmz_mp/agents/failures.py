@@ -9,6 +9,7 @@ import subprocess
 import traceback
 from typing import TYPE_CHECKING
 
+from hmz_mp.agents.schema import NotOfSchema
 from hmz_mp.errors import (
     HmzMpError,
     MemoryExceeded,
@@ -17,12 +18,15 @@ from hmz_mp.errors import (
     TurnTimeout,
     WorkerDied,
 )
+from hmz_mp_worker.backends.protocol import AgentFailed
 from hmz_mp_worker.backends.sh import CommandFailed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Failed", "detail_of", "failed_by", "type_of"]
+    from hmz_mp_worker.backends.protocol import FailureKind
+
+__all__ = ["Failed", "Unrecoverable", "detail_of", "failed_by", "kind_of", "type_of"]
 
 DETAIL_TAIL = 4096  # characters of stdout, for a command that failed and said nothing on stderr
 
@@ -34,6 +38,11 @@ class Failed(HmzMpError, subprocess.CalledProcessError):
     for a Python function that raised, 124 for a timeout, 137 for too much memory. ``cmd`` is the
     agent as written, or the program and its arguments. ``output`` and ``stderr`` are texts, as
     far as there are any; ``item_id`` is the item; ``cause`` the exception behind it, if any.
+
+    ``kind`` says what sort of failure it is where an agent's program failed, else it is ``None``:
+    ``refused``, ``denied``, ``limited``, ``overloaded``, ``unauthorised``, ``too_long``,
+    ``schema``, ``stalled`` or ``died``. ``retry_after`` is how many seconds the service asked to
+    be left alone, if it did.
     """
 
     def __init__(
@@ -46,6 +55,8 @@ class Failed(HmzMpError, subprocess.CalledProcessError):
         stderr: str | None = None,
         item_id: str = "",
         cause: BaseException | None = None,
+        kind: FailureKind | None = None,
+        retry_after: float | None = None,
     ) -> None:
         Exception.__init__(self, reason)
         self.reason = reason
@@ -55,10 +66,20 @@ class Failed(HmzMpError, subprocess.CalledProcessError):
         self.stderr = stderr
         self.item_id = item_id
         self.cause = cause
+        self.kind = kind
+        self.retry_after = retry_after
         self.__cause__ = cause
 
     def __str__(self) -> str:
         return f"{self.item_id}: {self.reason}" if self.item_id else self.reason
+
+
+class Unrecoverable(Failed):
+    """Raised when an agent turn failed in a way that nothing can make up for.
+
+    Its conversation does not fit the model any more (``kind`` is ``too_long``). ``suppress=True``
+    does not suppress it.
+    """
 
 
 def failed_by(error: BaseException, *, cmd: str | Sequence[str], item_id: str) -> Failed:
@@ -66,7 +87,11 @@ def failed_by(error: BaseException, *, cmd: str | Sequence[str], item_id: str) -
     output: str | None = None
     stderr: str | None = str(error)
     returncode = 1
-    if isinstance(error, CommandFailed):
+    retry_after: float | None = None
+    if isinstance(error, AgentFailed):
+        returncode, output, stderr = error.status or 1, error.answer, error.detail
+        retry_after = error.retry_after
+    elif isinstance(error, CommandFailed):
         returncode, output, stderr = error.returncode, error.output, error.stderr
     elif isinstance(error, WorkerDied):
         returncode = -error.signal if error.signal is not None else error.exitcode or 1
@@ -75,7 +100,9 @@ def failed_by(error: BaseException, *, cmd: str | Sequence[str], item_id: str) -
         returncode = 124
     elif isinstance(error, MemoryExceeded):
         returncode = 137
-    return Failed(
+    kind = kind_of(error)
+    failed = Unrecoverable if kind == "too_long" else Failed
+    return failed(
         _reason(error),
         returncode=returncode,
         cmd=cmd,
@@ -83,7 +110,16 @@ def failed_by(error: BaseException, *, cmd: str | Sequence[str], item_id: str) -
         stderr=stderr,
         item_id=item_id,
         cause=error,
+        kind=kind,
+        retry_after=retry_after,
     )
+
+
+def kind_of(error: BaseException) -> FailureKind | None:
+    """Return which of `protocol.FAILURES` a failure is, or ``None`` if it is none of them."""
+    if isinstance(error, AgentFailed):
+        return error.kind
+    return "schema" if isinstance(error, NotOfSchema) else None
 
 
 def type_of(error: BaseException) -> str:
@@ -96,13 +132,17 @@ def type_of(error: BaseException) -> str:
 def _reason(error: BaseException) -> str:
     text = str(error).strip()
     first = text.splitlines()[0].strip() if text else ""
-    if isinstance(error, (CommandFailed, HmzMpError)):  # these say all of it themselves
+    if isinstance(
+        error, (AgentFailed, CommandFailed, HmzMpError)
+    ):  # these say all of it themselves
         return first or type_of(error)
     return f"{type_of(error)}: {first}" if first else type_of(error)
 
 
 def detail_of(error: BaseException) -> str:
     """Return what explains a failure: the end of stderr, or a traceback."""
+    if isinstance(error, AgentFailed):
+        return error.detail if error.detail.strip() else error.answer[-DETAIL_TAIL:]
     if isinstance(error, CommandFailed):
         return error.stderr if error.stderr.strip() else error.output[-DETAIL_TAIL:]
     if isinstance(error, WorkerDied):

@@ -11,33 +11,20 @@ import shutil
 import sys
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
+from hmz_mp.agents.coding import claude_engine
+from hmz_mp.agents.engine import Engine
+from hmz_mp.agents.options import pool_options
 from hmz_mp.errors import BadInput
 from hmz_mp_worker.backends import sh, tool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from hmz_mp.agents.spec import Spec
 
 __all__ = ["KINDS", "Engine", "engine_for"]
-
-
-class Engine(NamedTuple):
-    """How the turns of one agent run.
-
-    ``call`` is given ``args`` and the fields of a `Request` in a worker: no object made of them,
-    so that what is shipped is a function found by identity and plain values. ``waits`` says that
-    it is a coroutine function, which waits more than it computes. ``options`` are the pool's, as
-    the spec sets them.
-    """
-
-    call: Callable[..., Any]
-    args: tuple[Any, ...]
-    waits: bool
-    command: str | Sequence[str]
-    options: dict[str, Any]
 
 
 def engine_for(spec: Spec) -> Engine:
@@ -65,7 +52,7 @@ def _tool(spec: Spec) -> Engine:
     target = f"{where}:{name}"
     function = _loaded(spec, target, directory)
     call = tool.aturn if function.is_async else tool.turn
-    return Engine(call, (target, directory), function.is_async, spec.text, _options(spec))
+    return Engine(call, (target, directory), function.is_async, spec.text, pool_options(spec))
 
 
 def _loaded(spec: Spec, target: str, directory: str) -> tool.Function:
@@ -100,31 +87,11 @@ def _sh(spec: Spec) -> Engine:
     program = words[0]
     if "/" not in program and "{" not in program and shutil.which(program) is None:
         raise BadInput(f"agent {spec.text!r}: there is no program {program!r} on PATH")
-    return Engine(sh.aturn, (words,), True, words, _options(spec))
+    return Engine(sh.aturn, (words,), True, words, pool_options(spec))
 
 
 KINDS: dict[str, Callable[[Spec], Engine]] = {
     "tool": _tool,
     "sh": _sh,
+    "claude": claude_engine,
 }
-
-_SETTINGS: dict[str, Callable[[str], float]] = {"timeout": float, "retries": int, "at_once": int}
-
-
-def _options(spec: Spec) -> dict[str, Any]:
-    """Read the settings that every kind has: seconds for a turn, tries after the first, width."""
-    options: dict[str, Any] = {}
-    for key, text in spec.settings.items():
-        read = _SETTINGS.get(key)
-        if read is None:
-            raise BadInput(
-                f"agent {spec.text!r}: {spec.backend}/ has no setting {key!r}; it has "
-                f"{', '.join(_SETTINGS)}"
-            )
-        try:
-            options[key] = read(text)
-        except ValueError:
-            raise BadInput(f"agent {spec.text!r}: {key}={text!r} is not a number") from None
-        if not 0 <= options[key] < float("inf") or (key == "timeout" and not options[key]):
-            raise BadInput(f"agent {spec.text!r}: {key}={text} is out of range")
-    return options

@@ -1,10 +1,13 @@
 """A session: turns that never overlap, in the order in which they were asked.
 
-A session is three numbers until it takes a turn; only then does the pool hear of it.
+A session is a few small values until it takes a turn; only then does the pool hear of it.
 """
 
 from __future__ import annotations
 
+import threading
+import uuid
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -31,7 +34,8 @@ class Session(msgspec.Struct, gc=False, eq=False):
 
     Turns of one session follow each other, whoever awaits them; turns of two sessions do not wait
     for each other. A plain ``tool/`` function finds what its session's earlier turns left in
-    ``hmz_mp.session_state()``.
+    ``hmz_mp.session_state()``. With an agent that converses it is one conversation, which goes on
+    where it was when the agent's program or its worker was lost.
     """
 
     # A struct that the garbage collector does not look at: people open a million of them.
@@ -41,6 +45,7 @@ class Session(msgspec.Struct, gc=False, eq=False):
     _place: int = 0
     _pool: Any = None
     _pooled: Any = None  # this session's own in that pool
+    _talk: Any = None  # its `_Talk`, with an agent that converses
 
     def __repr__(self) -> str:
         return f"<Session {self.id} {self._place} turns>"
@@ -77,29 +82,45 @@ class Session(msgspec.Struct, gc=False, eq=False):
         return portal.each_on_a_pool(self._stream, prompt)
 
     def interject(self, text: str) -> None:
-        """Say something to the turn that is running. Raises `RuntimeError`.
+        """Say something to the turn that is running; its agent hears it before it goes on.
 
-        A Python function or a program cannot be spoken to; agents that can are still to come.
+        May be called from any thread. Raises `RuntimeError` when no turn runs, and for ``tool/``
+        and ``sh/``: a Python function or a command cannot be spoken to.
         """
-        raise RuntimeError(
-            f"{self._submitter.spec} cannot be told {text!r} in the middle of a turn"
-        )
+        if not self._submitter.converses:
+            raise RuntimeError(
+                f"{self._submitter.spec} cannot be told {text!r} in the middle of a turn"
+            )
+        turn = self._talk.running() if self._talk is not None else None
+        if turn is None:
+            raise RuntimeError(f"no turn of {self.id} is running, to be told {text!r}")
+        if turn.home.thread == threading.get_ident():
+            turn.interject(text)
+        else:
+            turn.home.soon(partial(turn.interject, text))
 
     def _begin(self, prompt: str | Prompt, **settings: Any) -> AgentTurn:
         pool = current_pool()
         if self._pool is not pool:
             self._pooled = self._submitter.view().session(self.id)
             self._pool = pool
+        if self._submitter.converses and self._talk is None:
+            self._talk = _Talk()
+        talk: _Talk | None = self._talk
         place = self._place
         self._place += 1
-        return self._submitter.begin(
+        turn = self._submitter.begin(
             as_prompt(prompt),
             self._pooled,
             cwd=self._cwd,
             session=self.id,
             place=place,
+            conversation=talk.id if talk is not None else "",
             **settings,
         )
+        if talk is not None:
+            talk.add(turn)
+        return turn
 
     async def _stream(self, prompt: str | Prompt) -> AsyncGenerator[str, None]:
         pieces = Pieces()
@@ -111,3 +132,20 @@ class Session(msgspec.Struct, gc=False, eq=False):
                 yield rest
         finally:
             await cancel_all([turn])
+
+
+class _Talk:
+    """The conversation that a session is: its id, and its turns that have not ended."""
+
+    def __init__(self) -> None:
+        self.id = str(uuid.uuid4())
+        self._turns: list[AgentTurn] = []
+
+    def add(self, turn: AgentTurn) -> None:
+        """Take note of a turn; what has ended is let go."""
+        self._turns = [one for one in self._turns if not one.done]
+        self._turns.append(turn)
+
+    def running(self) -> AgentTurn | None:
+        """Return the turn that runs."""
+        return next((one for one in self._turns if one.record.state == "running"), None)

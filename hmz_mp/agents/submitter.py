@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hmz_mp import portal
 from hmz_mp.agents.schema import decoder_for
 from hmz_mp.agents.turns import AgentTurn, TurnEvent
+from hmz_mp.agents.usage import Usages
 from hmz_mp.core.ambient import TurnRecord, current_pool, current_run
 from hmz_mp.errors import PoolClosed
 from hmz_mp_worker.backends import Request
@@ -38,7 +39,7 @@ class Submitter:
     """Begins the turns of one agent and can end all of them."""
 
     # The whole state: how many sessions there were; turns in flight by the pool's turn; the reason
-    # to stop; the watchers; and the last pool, set up for this agent.
+    # to stop; the watchers; the last pool, set up for this agent; and what its turns have used.
     def __init__(self, spec: str, id: str, engine: Engine) -> None:  # noqa: A002  # as in api.md
         self.spec = spec
         self.id = id
@@ -48,6 +49,12 @@ class Submitter:
         self._live: dict[Turn, AgentTurn] = {}
         self._watchers: list[Callable[[TurnEvent], object]] = []
         self._view: tuple[Pool, Caller, portal.Home] | None = None
+        self._usages = Usages()
+
+    @property
+    def usages(self) -> Usages:
+        """What all its turns have used."""
+        return self._usages
 
     @property
     def command(self) -> str | Sequence[str]:
@@ -58,6 +65,11 @@ class Submitter:
     def watched(self) -> bool:
         """Whether anybody watches."""
         return bool(self._watchers)
+
+    @property
+    def converses(self) -> bool:
+        """Whether its agent keeps conversations."""
+        return self._engine.converses
 
     @property
     def in_flight(self) -> int:
@@ -92,6 +104,8 @@ class Submitter:
         session: str | None = None,
         place: int = 0,
         listener: Listener | None = None,
+        conversation: str = "",
+        pursue: bool = False,
     ) -> AgentTurn:
         """Submit one turn to a view of the pool, or to a session of one.
 
@@ -122,8 +136,23 @@ class Submitter:
         )
         task = run.task if run is not None else ""
         engine = self._engine
-        pieces = Request.pieces(prompt.text, record.item_id, record.path, task, cwd)
-        submit = partial(view.submit, engine.call, *engine.args, *pieces)
+        if engine.converses:
+            request = Request(
+                prompt.text,
+                record.item_id,
+                record.path,
+                task,
+                cwd,
+                conversation=conversation,
+                place=place,
+                schema=schema,
+                stream=listener is not None,
+                pursue=pursue,
+            )
+            submit = partial(view.submit, engine.call, *engine.args, request)
+        else:
+            pieces = Request.pieces(prompt.text, record.item_id, record.path, task, cwd)
+            submit = partial(view.submit, engine.call, *engine.args, *pieces)
         submitted = turn.submit(submit, self.stopped)
         if submitted is not None:
             self._live[submitted] = turn

@@ -11,11 +11,14 @@ import time
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import anyio
+import msgspec
 
-from hmz_mp.agents.failures import Failed, detail_of, failed_by, type_of
+from hmz_mp.agents.failures import Failed, Unrecoverable, detail_of, failed_by, kind_of, type_of
 from hmz_mp.agents.schema import NotOfSchema
+from hmz_mp.agents.usage import Usages
 from hmz_mp.core.turns import Said, Shipped
 from hmz_mp.errors import BudgetExceeded, PoolClosed, Stopped
+from hmz_mp_worker.backends.protocol import AGENT, Opened, Spent, read_agent_event
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -32,7 +35,8 @@ log = logging.getLogger("hmz_mp")
 class TurnEvent(NamedTuple):
     """What `Agent.watch` tells: a turn was submitted, began, said something, or ended.
 
-    ``event`` is what a turn said: progress, a log record, or a piece of its answer.
+    ``event`` is what a turn said: progress, a log record, a piece of its answer, or what its
+    agent did (an event of `hmz_mp_worker.backends.protocol`).
     """
 
     kind: Literal["submitted", "began", "said", "ended"]
@@ -66,6 +70,10 @@ class Owner(Protocol):
 
     def tell(self, event: TurnEvent) -> None:
         """Tell who watches."""
+
+    @property
+    def usages(self) -> Usages:
+        """What all its turns have used."""
 
     def forget(self, turn: Turn) -> None:
         """Take note that a turn has ended."""
@@ -158,9 +166,28 @@ class AgentTurn:
                 record.began_at = time.time()
                 self._say("began")
             return
-        if isinstance(event, Said) and event.kind == "text" and self._listener is not None:
-            self._listener.add(event.data)
+        if isinstance(event, Said):
+            if event.kind == "text" and self._listener is not None:
+                self._listener.add(event.data)
+            elif event.kind == AGENT:
+                event = self._of_agent(event)
         self._say("said", event)
+
+    def _of_agent(self, said: Said) -> object:
+        try:
+            event = read_agent_event(said.data)
+        except msgspec.MsgspecError:  # users' code may say a kind of ours
+            return said
+        if isinstance(event, Opened):
+            self.record.conversation = event.conversation
+        elif isinstance(event, Spent):
+            self._owner.usages.add(event.usage, self.record)
+        return event
+
+    def interject(self, text: str) -> bool:
+        """Say something to the turn's agent. False if it is not running, or cannot be told."""
+        turn = self._turn
+        return turn is not None and turn.tell(text.encode("utf-8", "surrogateescape"))
 
     def stop(self, reason: str = "the run was stopped") -> None:
         """End the turn for everyone: who awaits it gets `Stopped`. Only on the turn's own loop."""
@@ -211,7 +238,9 @@ class AgentTurn:
             self.error = self._failure(error) if state == "failed" else error
             record.error = _one_line(self.error)
             record.error_type = type_of(error)
-            record.detail = detail_of(error) if state == "failed" else None
+            if state == "failed":
+                record.detail = detail_of(error)
+                record.failure = kind_of(error)
         self.done = True
         self._turn = None
         self._say("ended")
@@ -267,10 +296,11 @@ class AgentTurn:
         return waiter
 
     def value(self, *, suppress: bool = False) -> Any:
-        """Return the answer, or raise. ``suppress`` answers a `Failed` with nothing."""
+        """Return the answer, or raise. ``suppress`` answers a `Failed` with nothing, if it can."""
         if self.error is None:
             return self.answer
-        if suppress and isinstance(self.error, Failed):
+        suppressed = isinstance(self.error, Failed) and not isinstance(self.error, Unrecoverable)
+        if suppress and suppressed:
             return "" if self._decode is None else None
         raise self.error
 

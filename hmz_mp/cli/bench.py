@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hmz_mp.cli.bench_runs import compare, smoke
-from hmz_mp.cli.bench_width import sweep_widths
+from hmz_mp.cli.bench_runs import compare, smoke, sweep_widths
 from hmz_mp.errors import BadInput
+from hmz_mp.terminal import printable
 from hmz_mp_bench.registry import CONTENDERS
 from hmz_mp_bench.workloads import WORKLOADS
 
@@ -43,7 +43,7 @@ def _names(names: tuple[str, ...], there: Collection[str], what: str) -> tuple[s
     for name in names:
         if name not in there:
             known = ", ".join(there)
-            raise BadInput(f"there is no {what} {name!r}; there are {known}")
+            raise BadInput(f"there is no {what} {printable(name)!r}; there are {known}")
     return tuple(dict.fromkeys(names))
 
 
@@ -53,7 +53,7 @@ def _writable(context: click.Context, option: click.Parameter, value: str | None
         return None
     path = Path(value)
     if path.is_dir() or not path.absolute().parent.is_dir():
-        raise click.BadParameter(f"{value!r} cannot be written", context, option)
+        raise click.BadParameter(f"{printable(value)!r} cannot be written", context, option)
     return path
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from hmz_mp_bench.workloads import Size
 
-__all__ = ["SMOKE_RATIO", "compare", "smoke"]
+__all__ = ["SMOKE_RATIO", "compare", "smoke", "sweep_widths"]
 
 INTERRUPTED = 130
 SMOKE_RATIO = 3.0  # times ProcessPoolExecutor, gathered: far less than it is
@@ -126,3 +126,15 @@ def smoke(json_file: Path | None) -> int:
         f"gathered calls: {ratio:.1f} × ProcessPoolExecutor, at least {SMOKE_RATIO:.0f} wanted"
     )
     return 1 if results.problems or ratio < SMOKE_RATIO else 0
+
+
+def sweep_widths(
+    tool: str,
+    names: Sequence[str],
+    workers: Sequence[int] | None,
+    at_once: Sequence[int] | None,
+    runs: int,
+    json_file: Path | None,
+) -> int:
+    """Sweep widths over a user's own tool and files; return the exit status."""
+    raise NotImplementedError

@@ -7,9 +7,8 @@ module; it knows nothing of agents, flows, ledgers or terminals.
 from __future__ import annotations
 
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
-
-import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,7 +30,8 @@ __all__ = [
 TurnState = Literal["queued", "running", "ok", "failed", "cancelled", "not_run"]
 
 
-class Item(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Item:
     """What one turn is about: a file or a record.
 
     ``item_id`` is unique in its run and never lost. For a file it is the path relative to where
@@ -44,7 +44,8 @@ class Item(msgspec.Struct, frozen=True):
     text: str | None = None
 
 
-class TurnRecord(msgspec.Struct, eq=False):
+@dataclass(slots=True, eq=False)
+class TurnRecord:
     """One agent turn, from submission to its end, as the ledger and the displays see it.
 
     Times are seconds: the three ``*_at`` by ``time.time()``, ``seconds`` the run time alone.
@@ -71,6 +72,12 @@ class TurnRecord(msgspec.Struct, eq=False):
     attempts: int = 0
     worker: int | None = None  # pid
     output: str = ""  # what the turn printed and logged
+    failure: str | None = None  # what sort of failure of an agent's it is, as in `Failed.kind`
+    conversation: str | None = None  # by which the agent's own program knows it
+    input_tokens: int = 0  # these are of all attempts, and of all models; cached ones are in it
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+    usage: str = ""  # the same by model, as JSON: a list of `Usage`
     cancel: Callable[[], object] | None = None  # cancels the turn behind this record
 
 

@@ -84,6 +84,14 @@ class Coordinator:
         self._pump_soon()
         return True
 
+    def tell_job(self, job: Job, data: bytes) -> bool:
+        """Tell a running job something; return False if it does not run on a host worker."""
+        worker = job.worker
+        if job.state is not JobState.SHIPPED or worker is None or worker.kind != "host":
+            return False
+        self.engine.tell_turn(worker.id, job.ticket, data)
+        return True
+
     async def wait_idle(self) -> None:
         """Return when no turn is left that has not ended."""
         while self.pending:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
-
-import msgspec
 
 from hmz_mp.core.functions import Function
 from hmz_mp.core.jobs import Job, JobState, Lane
@@ -17,7 +16,8 @@ __all__ = ["OnEvent", "Settings", "Shipment"]
 OnEvent = Callable[[Any, Event], object]
 
 
-class Settings(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Settings:
     """How turns are run: what `Pool.options` takes, but for what becomes a gate."""
 
     timeout: float | None = None

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-
-import msgspec
-
-from hmz_mp.core.cpus import read_text
+from dataclasses import dataclass
+from pathlib import Path
 
 __all__ = ["LimitStatistics", "Statistics", "WorkerStatistics", "resident_memory"]
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-class WorkerStatistics(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class WorkerStatistics:
     """One worker: ``turns`` were shipped to it so far; ``rss`` is its memory in bytes."""
 
     pid: int | None
@@ -24,7 +23,8 @@ class WorkerStatistics(msgspec.Struct, frozen=True):
     rss: int
 
 
-class LimitStatistics(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class LimitStatistics:
     """One limit: its bounds, how much of it is ``used``, the most that ever was, who waits."""
 
     at_once: int
@@ -34,7 +34,8 @@ class LimitStatistics(msgspec.Struct, frozen=True):
     waiting: int
 
 
-class Statistics(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Statistics:
     """A pool at one moment. ``widest`` is the most turns that were ever in flight at once."""
 
     queued: int
@@ -53,8 +54,10 @@ def resident_memory(pid: int | None, *, tree: bool = False) -> int:
     if pid is None:
         return 0
     if not tree and sys.platform == "linux":
-        words = read_text(f"/proc/{pid}/statm").split()
-        return int(words[1]) * _PAGE if len(words) > 1 else 0
+        try:
+            return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
+        except (OSError, IndexError):
+            return 0
     import psutil  # a slow import, and most pools never ask
 
     try:

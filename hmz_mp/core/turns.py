@@ -10,9 +10,8 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol
-
-import msgspec
 
 from hmz_mp.core.jobs import Job, JobState
 
@@ -30,7 +29,8 @@ __all__ = [
 ]
 
 
-class Account(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Account:
     """What a turn that ran cost.
 
     ``worker`` is its process's pid, ``began`` by the monotonic clock, ``seconds`` the run time
@@ -44,20 +44,23 @@ class Account(msgspec.Struct, frozen=True):
     output: str
 
 
-class Shipped(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Shipped:
     """The turn was handed to the worker of pid ``worker``."""
 
     worker: int
 
 
-class Progress(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Progress:
     """The turn says how far it is: ``fraction`` from 0 to 1, ``words`` for people."""
 
     fraction: float
     words: str
 
 
-class Logged(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Logged:
     """The turn logged something."""
 
     level: int
@@ -65,7 +68,8 @@ class Logged(msgspec.Struct, frozen=True):
     text: str
 
 
-class Said(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Said:
     """The turn said something of a kind that its backend defines."""
 
     kind: str
@@ -80,6 +84,9 @@ class Canceller(Protocol):
 
     def cancel_job(self, job: Job) -> bool:
         """End a job for its caller; return False if it has ended already."""
+
+    def tell_job(self, job: Job, data: bytes) -> bool:
+        """Tell a running job something; return False if it does not run on a host worker."""
 
 
 class Turn(Protocol):
@@ -111,6 +118,9 @@ class Turn(Protocol):
 
     def cancel(self, msg: Any | None = None) -> bool:
         """Cancel the turn; a running call is really stopped. False if it has ended."""
+
+    def tell(self, data: bytes) -> bool:
+        """Tell a running ``async def`` turn something. False if it is not running as one."""
 
     def cancelled(self) -> bool:
         """Whether the turn was cancelled."""
@@ -173,6 +183,10 @@ class AsyncioTurn(asyncio.Future[Any]):
             return False
         self._pool.cancel_job(self._job)
         return super().cancel(msg)
+
+    def tell(self, data: bytes) -> bool:
+        """Tell a running ``async def`` turn something. False if it is not running as one."""
+        return self._pool.tell_job(self._job, data)
 
     def fail(self, make_error: Callable[[], BaseException]) -> None:
         """End the turn with a failure, made anew for each who asks."""
@@ -279,6 +293,10 @@ class TrioTurn:
         self._cancelled = True
         self._finish()
         return True
+
+    def tell(self, data: bytes) -> bool:
+        """Tell a running ``async def`` turn something. False if it is not running as one."""
+        return self._pool.tell_job(self._job, data)
 
     def cancelled(self) -> bool:
         """Whether the turn was cancelled."""

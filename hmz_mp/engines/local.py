@@ -126,7 +126,7 @@ class LocalEngine:
         self._losses = 0  # zygotes lost since a worker was last ready
         self._paths: tuple[list[str], str] = ([], "")
         self._closing = False
-        self._changed: anyio.Event | None = None  # for who waits; its backend is a slow import
+        self._changed = anyio.Event()
 
     def start(self) -> None:
         """Start the zygote. It boots while the caller goes on."""
@@ -201,6 +201,10 @@ class LocalEngine:
     def cancel_turn(self, worker: int, ticket: int) -> None:
         """Cancel one turn of a host worker."""
         self._send(worker, wire.Cancel(ticket))
+
+    def tell_turn(self, worker: int, ticket: int, data: bytes) -> None:
+        """Tell one running turn of a host worker something."""
+        self._send(worker, wire.Tell(ticket, data))
 
     def retire(self, worker: int) -> None:
         """Let a worker finish what it has and exit."""
@@ -361,7 +365,7 @@ class LocalEngine:
                 for worker in list(self._workers):
                     self.retire(worker)
                 while self._workers and self._zygote is not None:
-                    await self._change()
+                    await self._changed.wait()
             await self.kill_all()
 
     async def kill_all(self) -> None:
@@ -372,18 +376,12 @@ class LocalEngine:
                 self._zygote.connection.finish()
             with anyio.move_on_after(_ZYGOTE_GRACE):
                 while self._zygote is not None:
-                    await self._change()
+                    await self._changed.wait()
             self._zygote_ended()
 
-    async def _change(self) -> None:
-        if self._changed is None:
-            self._changed = anyio.Event()
-        await self._changed.wait()
-
     def _note_change(self) -> None:
-        changed, self._changed = self._changed, None
-        if changed is not None:
-            changed.set()
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
 
 
 def _descriptors() -> tuple[socket.socket, int, int, list[int]]:

@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 DATABASE = "run.db"
-VERSION = 1
+VERSION = 2
 
 # Every field of a TurnRecord but `cancel`. The small ones come first: SQLite finds a column by
 # reading what is before it, and counting states must not read every prompt and answer.
@@ -40,6 +40,12 @@ TURN_COLUMNS = {
     "item_id": "TEXT NOT NULL",
     "path": "BLOB",
     "cwd": "TEXT",
+    "input_tokens": "INTEGER NOT NULL",
+    "output_tokens": "INTEGER NOT NULL",
+    "cost_usd": "REAL NOT NULL",
+    "failure": "TEXT",
+    "conversation": "TEXT",
+    "usage": "TEXT NOT NULL",
     "error_type": "TEXT",
     "error": "TEXT",
     "answer": "TEXT",

@@ -484,5 +484,5 @@ async def test_what_an_agent_is(pool: Pool) -> None:
 
 
 def test_a_spec_to_correct() -> None:
-    with pytest.raises(BadInput, match="this version has no claude/"):
-        agent_from_spec("claude/opus")
+    with pytest.raises(BadInput, match="this version has no gemini/"):
+        agent_from_spec("gemini/pro")

@@ -247,3 +247,36 @@ async def test_ended_turns_are_not_kept() -> None:
         gc.collect()
         kept = [one for one in gc.get_objects() if isinstance(one, AsyncioTurn)]
         assert len(kept) <= 2
+
+
+async def hears_one() -> bytes:
+    import asyncio
+
+    from hmz_mp_worker.reporting import listen, say
+
+    told: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    listen(told.set_result)
+    say("listening", b"")
+    return await told
+
+
+@pytest.mark.anyio
+async def test_telling_a_running_turn_something() -> None:
+    listening = anyio.Event()
+
+    def hear(_: object, event: object) -> None:
+        if isinstance(event, Said):
+            listening.set()
+
+    async with Pool(1) as pool:
+        queued = pool.submit(hears_one)
+        assert not queued.tell(b"too early")
+        queued.cancel()
+        turn = pool.options(on_event=hear).submit(hears_one)
+        await listening.wait()
+        assert turn.tell(b"something")
+        assert await turn == b"something"
+        assert not turn.tell(b"too late")
+        call = pool.submit(len, "abc")
+        assert await call == 3
+        assert not call.tell(b"a plain call")

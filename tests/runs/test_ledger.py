@@ -1,3 +1,4 @@
+import dataclasses
 import os
 import random
 import sqlite3
@@ -34,13 +35,13 @@ def turns_of(ledger: Ledger) -> list[TurnRecord]:
 
 
 def fields_of(record: TurnRecord) -> dict[str, object]:
-    values = {name: getattr(record, name) for name in TurnRecord.__struct_fields__}
+    values = {one.name: getattr(record, one.name) for one in dataclasses.fields(record)}
     del values["cancel"]
     return values
 
 
 def test_every_field_of_a_turn_is_written() -> None:
-    assert set(TurnRecord.__struct_fields__) - {"cancel"} == set(TURN_COLUMNS)
+    assert {one.name for one in dataclasses.fields(TurnRecord)} - {"cancel"} == set(TURN_COLUMNS)
 
 
 def test_a_turn_comes_back_whole(runs_dir: Path) -> None:

@@ -121,3 +121,21 @@ os.kill(orphan, 9)
         assert process.stdout is not None
         assert process.stdout.readline() == "True\n"
         assert process.wait(10) == 0
+
+
+def test_a_mark_in_the_environment_of_what_was_started() -> None:
+    source = PARENT.replace("start_new_session=True", "start_new_session=True, env=env").replace(
+        "child =", f"import os; env = {{**os.environ, '{kernel.MARK}': '77.1'}}\nchild ="
+    )
+    with python(source) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        wait_until(lambda: kernel.bears(child, f"{kernel.MARK}=77.1".encode()))
+        assert not kernel.bears(child, f"{kernel.MARK}=77".encode())
+        assert not kernel.bears(parent.pid, f"{kernel.MARK}=77.1".encode())
+        assert kernel.marked_by(77, [parent.pid, child, 2**22 + 1]) == [child]
+        assert kernel.marked_by(7, [parent.pid, child]) == []
+        assert kernel.is_running(child)
+        os.kill(child, signal.SIGKILL)
+        wait_until(lambda: not kernel.is_running(child))
+        assert not kernel.bears(2**22 + 1, b"x")

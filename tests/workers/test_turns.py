@@ -3,12 +3,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hmz_mp_worker import wire
 from hmz_mp_worker.stdio import OUTPUT_CEILING
+from tests.helpers import wait_until, written
 from tests.workers.raw import RawWorker, RawZygote, error_of, value_of
 
 # The turns share this module in the worker, where it is imported.
@@ -259,3 +261,82 @@ def test_a_host_that_is_killed_is_reported(zygote: RawZygote) -> None:
     message = zygote.receive()
     assert isinstance(message, wire.Exited)
     assert os.waitstatus_to_exitcode(message.status) == -signal.SIGTERM
+
+
+# What turns are told, and what they hold --------------------------------------------------------
+
+
+async def hears(count: int) -> list[bytes]:
+    """Return what this turn is told, once it was told so often."""
+    from hmz_mp_worker.reporting import listen, say
+
+    told: list[bytes] = []
+    enough = asyncio.Event()
+
+    def take(data: bytes) -> None:
+        told.append(data)
+        if len(told) == count:
+            enough.set()
+
+    say("began", b"")
+    await asyncio.sleep(0)
+    listen(take)
+    await enough.wait()
+    return told
+
+
+async def keep(path: str) -> None:
+    """Leave something in the session that notes its closing in a file."""
+    from pathlib import Path
+
+    from hmz_mp_worker.state import Resource, session_state
+
+    class Kept(Resource):
+        async def close(self) -> None:
+            await asyncio.sleep(0)
+            Path(path).write_text("closed\n")
+
+    session_state()["kept"] = Kept()
+    session_state()["other"] = "not closed"
+
+
+async def hold_something(path: str) -> None:
+    from pathlib import Path
+
+    from hmz_mp_worker import state
+
+    class Held(state.Resource):
+        async def close(self) -> None:
+            state.release(self)
+            Path(path).write_text("closed\n")
+
+    state.hold(Held())
+
+
+def test_a_turn_is_told_what_is_meant_for_it(host: RawWorker) -> None:
+    one, two = host.call(hears, 2), host.call(hears, 1)
+    assert host.receive() == wire.Said(one, "began", b"")
+    assert host.receive() == wire.Said(two, "began", b"")
+    host.send(wire.Tell(one, b"a"))
+    host.send(wire.Tell(two, b"b"))
+    host.send(wire.Tell(99, b"nobody"))
+    assert value_of(host.answer()) == [b"b"]
+    host.send(wire.Tell(two, b"too late"))
+    host.send(wire.Tell(one, b"c"))
+    assert value_of(host.answer()) == [b"a", b"c"]
+
+
+def test_what_a_session_leaves_is_closed_when_it_is_over(host: RawWorker, tmp_path: Path) -> None:
+    file = tmp_path / "closed"
+    host.value(keep, str(file), session=5)
+    assert not file.exists()
+    host.send(wire.Forget([], [5, 6]))
+    wait_until(lambda: written(file))
+
+
+def test_what_a_worker_holds_is_closed_before_it_exits(zygote: RawZygote, tmp_path: Path) -> None:
+    host = zygote.ready(host=True)
+    host.value(hold_something, str(tmp_path / "closed"))
+    host.send(wire.Retire())
+    assert zygote.receive() == wire.Exited(host.number, 0)
+    assert written(tmp_path / "closed") == "closed\n"

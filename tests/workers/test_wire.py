@@ -74,6 +74,7 @@ BUILT: dict[str, list[st.SearchStrategy[Any]]] = {
         st.builds(wire.Cancel, ticket=numbers),
         st.builds(wire.Paths, sys_path=st.lists(texts), cwd=texts),
         st.just(wire.Retire()),
+        st.builds(wire.Tell, ticket=numbers, data=data),
     ],
     "from_worker": [
         st.builds(wire.Ready, version=numbers, pid=numbers),

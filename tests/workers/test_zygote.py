@@ -319,3 +319,35 @@ def test_a_coordinator_that_vanishes_leaves_nothing(tmp_path: Path, number: int)
         coordinator.send_signal(number)
         assert coordinator.wait(20) != 0
     wait_until(lambda: not [pid for pid in pids if is_alive(pid)])
+
+
+def leave_marked(path: str, mark: str) -> None:
+    """Start something marked in a session of its own, whose parent ends."""
+    import os
+    import subprocess
+    import sys
+
+    code = (
+        "import os, sys\n"
+        "if os.fork(): os._exit(0)\n"
+        "os.setsid()\n"
+        "open(sys.argv[1], 'w').write(f'{os.getpid()}\\n')\n"
+        "os.execlp('sleep', 'sleep', '1000')\n"
+    )
+    worker = str(os.getpid()) if mark == "own" else mark
+    env = {**os.environ, "HMZ_MP_PROGRAM": f"{worker}.1"}
+    subprocess.run([sys.executable, "-ISc", code, path], check=True, env=env)
+
+
+def test_what_a_lost_workers_programs_left_goes_with_it(
+    zygote: RawZygote, worker: RawWorker, tmp_path: Path
+) -> None:
+    own, other = tmp_path / "own", tmp_path / "other"
+    worker.value(leave_marked, str(own), "own")
+    worker.value(leave_marked, str(other), "1")
+    wait_until(lambda: written(own) and written(other))
+    os.kill(worker.pid, signal.SIGKILL)
+    assert zygote.receive() == wire.Exited(worker.number, signal.SIGKILL)
+    wait_until(lambda: not is_alive(int(written(own))))
+    assert is_alive(int(written(other)))
+    os.kill(int(written(other)), signal.SIGKILL)

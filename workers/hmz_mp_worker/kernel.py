@@ -12,14 +12,19 @@ import signal
 import sys
 import time
 from collections.abc import Iterable
+from pathlib import Path
 
 __all__ = [
+    "MARK",
     "adopt_orphans",
+    "bears",
     "children",
     "descendants",
     "die_with_parent",
     "end_descendants",
     "exists",
+    "is_running",
+    "marked_by",
     "open_process",
     "punch_hole",
     "signal_all",
@@ -31,6 +36,10 @@ _PUNCH_HOLE = 0x02 | 0x01  # FALLOC_FL_PUNCH_HOLE, FALLOC_FL_KEEP_SIZE
 _LINUX = sys.platform == "linux"
 _ENDING = 5.0  # seconds that killed processes have to be gone
 _LOOK_EVERY = 0.002
+
+# In the environment of agents' programs: the worker's pid, a dot and a number. What they start
+# inherits it, in whatever session and under whatever parent it runs.
+MARK = "HMZ_MP_PROGRAM"
 
 
 def _prctl(option: int, value: int) -> None:
@@ -73,9 +82,8 @@ def children(pid: int) -> list[int]:
     """Return the processes whose parent ``pid`` is, by all of its threads."""
     found: list[int] = []
     try:
-        for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208  # as below
-            with open(f"/proc/{pid}/task/{task}/children") as file:  # noqa: PTH123  # a slow import
-                found += [int(word) for word in file.read().split()]
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            found += [int(word) for word in (task / "children").read_text().split()]
     except (OSError, ValueError):  # it has ended, or there is no /proc
         pass
     return found
@@ -89,6 +97,36 @@ def descendants(pid: int) -> list[int]:
         fresh = [child for one in fresh for child in children(one) if child not in found]
         found += fresh
     return found
+
+
+def bears(pid: int, mark: bytes) -> bool:
+    """Tell whether ``mark`` is an entry of the environment that ``pid`` was started with."""
+    try:
+        return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:  # it has ended, is not ours to look at, or there is no /proc
+        return False
+
+
+def marked_by(worker: int, pids: list[int]) -> list[int]:
+    """Return those of ``pids`` that a program of ``worker`` left, and all that is below them."""
+    prefix = f"{MARK}={worker}.".encode()
+    found: list[int] = []
+    for pid in pids:
+        try:
+            entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if any(entry.startswith(prefix) for entry in entries):
+            found += [pid, *descendants(pid)]
+    return found
+
+
+def is_running(pid: int) -> bool:
+    """Tell whether ``pid`` has not ended; one that waits to be reaped has."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (OSError, IndexError):
+        return False
 
 
 def signal_all(pids: list[int], groups: list[int], number: int) -> None:

@@ -1,4 +1,4 @@
-"""What a running turn says beside its answer: progress, log records, streamed text.
+"""What a running turn says beside its answer, and what it is told by its coordinator.
 
 Called by users' code in a worker. Outside one, `progress` and `say` do nothing, so that the same
 function works when it is called plainly.
@@ -7,12 +7,16 @@ function works when it is called plainly.
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from hmz_mp_worker.state import current_turn
 
-__all__ = ["LogRecord", "Progress", "progress", "say", "ship_logging"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["LogRecord", "Progress", "listen", "progress", "say", "ship_logging"]
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True):
@@ -38,6 +42,13 @@ def say(kind: str, data: bytes) -> None:
     turn = current_turn()
     if turn is not None:
         turn.speaker.say(turn.ticket, kind, data)
+
+
+def listen(listener: Callable[[bytes], None]) -> None:
+    """Have ``listener`` called with whatever the coordinator tells the running turn."""
+    turn = current_turn()
+    if turn is not None:
+        turn.listen(listener)
 
 
 def progress(fraction: float, words: str = "") -> None:

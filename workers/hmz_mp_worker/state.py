@@ -6,10 +6,19 @@ worker runs many, so there it is the task's. Outside a worker there is none.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-__all__ = ["RunningTurn", "current_turn", "session_state"]
+__all__ = [
+    "Resource",
+    "RunningTurn",
+    "close_resources",
+    "current_turn",
+    "hold",
+    "release",
+    "session_state",
+]
 
 
 class Speaker(Protocol):
@@ -20,9 +29,12 @@ class Speaker(Protocol):
 
 
 class RunningTurn:
-    """A turn in a worker: its ticket, its session's states, and who carries what it says."""
+    """A turn in a worker: its ticket, its session's states, and who carries what it says.
 
-    __slots__ = ("session", "sessions", "speaker", "ticket")
+    What it is told goes to ``listener``; until there is one, ``told`` keeps it.
+    """
+
+    __slots__ = ("listener", "session", "sessions", "speaker", "ticket", "told")
 
     def __init__(
         self, ticket: int, session: int, sessions: dict[int, dict[str, Any]], speaker: Speaker
@@ -31,16 +43,45 @@ class RunningTurn:
         self.session = session
         self.sessions = sessions
         self.speaker = speaker
+        self.told: list[bytes] = []
+        self.listener: Callable[[bytes], None] | None = None
+
+    def tell(self, data: bytes) -> None:
+        """Take something that the coordinator tells this turn."""
+        if self.listener is not None:
+            self.listener(data)
+        else:
+            self.told.append(data)
+
+    def listen(self, listener: Callable[[bytes], None]) -> None:
+        """Have ``listener`` called with what this turn is told, and was told already."""
+        self.listener = listener
+        told, self.told = self.told, []
+        for data in told:
+            listener(data)
+
+
+class Resource:
+    """Something that a worker holds beyond a turn, and has to close: a running program."""
+
+    async def close(self) -> None:
+        """End it. May be called more than once."""
+        raise NotImplementedError
 
 
 class _Process:
-    """The one turn of a call worker, and whether this process is one that a call forked."""
+    """What there is one of in a worker.
 
-    __slots__ = ("forked", "turn")
+    The one turn of a call worker; whether this process is one that a call forked; and what a host
+    worker has to close before it exits.
+    """
+
+    __slots__ = ("forked", "resources", "turn")
 
     def __init__(self) -> None:
         self.turn: RunningTurn | None = None
         self.forked = False
+        self.resources: dict[Resource, None] = {}
 
 
 process = _Process()
@@ -52,6 +93,24 @@ def current_turn() -> RunningTurn | None:
     if process.forked:  # two processes cannot speak on one connection
         return None
     return task_turn.get() or process.turn
+
+
+def hold(resource: Resource) -> None:
+    """Have a resource closed when this worker ends."""
+    process.resources[resource] = None
+
+
+def release(resource: Resource) -> None:
+    """Take note that a resource is closed."""
+    process.resources.pop(resource, None)
+
+
+async def close_resources(resources: list[Resource] | None = None) -> None:
+    """Close these, or all that this worker still holds, at once."""
+    import asyncio
+
+    held = list(process.resources) if resources is None else resources
+    await asyncio.gather(*(one.close() for one in held), return_exceptions=True)
 
 
 def session_state() -> dict[str, Any]:

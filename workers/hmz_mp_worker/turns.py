@@ -30,8 +30,8 @@ _HEED = 3.0  # seconds a turn has to end when it is cancelled; the coordinator w
 class HostWorker:
     """Runs turns until it is told to retire, and has, or its coordinator is gone."""
 
-    # The whole state: the running tasks by ticket and which of them were dropped, the sessions'
-    # dicts, the functions.
+    # The whole state: the running tasks and turns by ticket, and which of them were dropped; what
+    # closes resources of sessions that are over; the sessions' dicts, the functions.
     def __init__(self, sock: socket.socket, link: Link, output: Output, inbox: Region) -> None:
         self._sock = sock
         self._link = link
@@ -39,6 +39,8 @@ class HostWorker:
         self._reader = FrameReader()
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._dropped: set[int] = set()
+        self._turns: dict[int, state.RunningTurn] = {}
+        self._closing: set[asyncio.Task[None]] = set()
         self._printed: dict[int, _Printed] = {}
         self._functions = running.Functions(inbox)
         self._sessions: dict[int, dict[str, Any]] = {}
@@ -69,32 +71,49 @@ class HostWorker:
         if not self._retiring:
             for task in tasks:
                 task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, *self._closing, return_exceptions=True)
+        await state.close_resources()
         with contextlib.suppress(OSError):  # the coordinator is gone
             self._link.flush()
 
     def _take(self, message: wire.ToWorker, buffers: list[Buffer]) -> None:
         if isinstance(message, wire.Calls):
-            for function in message.functions:
-                self._functions.add(function)
-            at = 0
-            for call in message.calls:
-                self._start(call, buffers[at : at + call.buffers])
-                at += call.buffers
+            self._take_calls(message, buffers)
         elif isinstance(message, wire.Cancel):
             self._cancel(message.ticket)
         elif isinstance(message, wire.Forget):
             self._functions.forget(message.functions)
             for session in message.sessions:
-                self._sessions.pop(session, None)
+                self._end_session(self._sessions.pop(session, {}))
+        elif isinstance(message, wire.Tell):
+            turn = self._turns.get(message.ticket)
+            if turn is not None:
+                turn.tell(message.data)
         elif isinstance(message, wire.Paths):
             running.follow_paths(message)
         elif isinstance(message, wire.Retire):
             self._retiring = True
 
+    def _take_calls(self, message: wire.Calls, buffers: list[Buffer]) -> None:
+        for function in message.functions:
+            self._functions.add(function)
+        at = 0
+        for call in message.calls:
+            self._start(call, buffers[at : at + call.buffers])
+            at += call.buffers
+
+    def _end_session(self, values: dict[str, Any]) -> None:
+        """Close what a session's turns left to be closed."""
+        resources = [value for value in values.values() if isinstance(value, state.Resource)]
+        if resources:
+            closing = asyncio.get_running_loop().create_task(state.close_resources(resources))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
     def _start(self, call: wire.Call, buffers: list[Buffer]) -> None:
-        turn = _Droppable(self._run(call, buffers))
-        task = asyncio.get_running_loop().create_task(turn)
+        turn = state.RunningTurn(call.ticket, call.session, self._sessions, self._link)
+        task = asyncio.get_running_loop().create_task(_Droppable(self._run(turn, call, buffers)))
+        self._turns[call.ticket] = turn
         self._tasks[call.ticket] = task
         task.add_done_callback(lambda task: self._ended(call.ticket, task))
 
@@ -112,7 +131,7 @@ class HostWorker:
             task.cancel()
 
     def _ended(self, ticket: int, task: asyncio.Task[None]) -> None:
-        del self._tasks[ticket]
+        del self._tasks[ticket], self._turns[ticket]
         self._dropped.discard(ticket)
         if task.cancelled():  # dropped, or before its first step, so that `_run` never saw it
             error, output = asyncio.CancelledError(), self._take_printed(ticket)
@@ -123,9 +142,8 @@ class HostWorker:
             if changes.any():
                 changes.put_back()
 
-    async def _run(self, call: wire.Call, buffers: list[Buffer]) -> None:
+    async def _run(self, turn: state.RunningTurn, call: wire.Call, buffers: list[Buffer]) -> None:
         ticket = call.ticket
-        turn = state.RunningTurn(ticket, call.session, self._sessions, self._link)
         state.task_turn.set(turn)
         began = monotonic()
         try:

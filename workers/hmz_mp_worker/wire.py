@@ -36,6 +36,7 @@ __all__ = [
     "Retire",
     "Said",
     "StartFailed",
+    "Tell",
     "ToWorker",
     "ToZygote",
     "Welcome",
@@ -199,6 +200,13 @@ class Retire(Message, frozen=True, tag=6):
     """Finish what was sent before this, then exit."""
 
 
+class Tell(Message, frozen=True, tag=7):
+    """Tell one running call of a host worker something; what, is between it and its caller."""
+
+    ticket: int
+    data: bytes
+
+
 # Worker to coordinator.
 
 
@@ -269,7 +277,7 @@ class StartFailed(Message, frozen=True, tag=5):
 
 ToZygote = Boot | Fork | Kill | Preload
 FromZygote = Booted | BootFailed | Forked | Exited | Missed
-ToWorker = Welcome | Calls | Forget | Cancel | Paths | Retire
+ToWorker = Welcome | Calls | Forget | Cancel | Paths | Retire | Tell
 FromWorker = Ready | Answers | GaveBack | Said | StartFailed
 
 _encoder = msgspec.msgpack.Encoder()

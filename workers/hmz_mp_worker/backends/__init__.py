@@ -1,12 +1,19 @@
-"""How one turn of one kind of agent runs inside a worker: one module per kind.
+"""How one turn of one kind of agent runs inside a worker: one module or package per kind.
 
 A module has ``run(what, ..., request)`` for work that needs a process to itself, or an ``async``
 ``arun`` for work that waits. They raise what went wrong; retries, deadlines and order are the
 coordinator's. It imports and ships ``turn`` or ``aturn``, which take the request in pieces: plain
 values, which cost less to pickle and to load than an object. Standard library and msgspec only.
+
+Agents that are programs of their own are given the whole request: their turns cost far more. They
+have four modules in common: ``protocol`` (what is said of a turn, and when it has succeeded),
+``program`` (one running program, and its end with all that it started), ``driving`` (one turn of a
+conversation) and ``warm`` (programs that wait for the next).
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import msgspec
 
@@ -20,6 +27,11 @@ class Request(msgspec.Struct, frozen=True):
 
     ``path`` is the item's file as bytes, or ``None``; relative to ``cwd``, which is ``None`` for
     the worker's own directory. ``task`` is the TASK of the run, or empty.
+
+    The rest is for agents that converse. ``conversation`` names the conversation that the turn
+    goes on with, ``place`` of its turns from 0; empty, the turn has one of its own. ``schema`` is
+    the type that the answer has to fit, or ``None``. With ``stream`` the answer is said as it is
+    written. With ``pursue`` the prompt is an objective, to be worked towards until it is reached.
     """
 
     prompt: str
@@ -27,6 +39,11 @@ class Request(msgspec.Struct, frozen=True):
     path: bytes | None = None
     task: str = ""
     cwd: str | None = None
+    conversation: str = ""
+    place: int = 0
+    schema: Any = None
+    stream: bool = False
+    pursue: bool = False
 
     @staticmethod
     def pieces(prompt: str, item_id: str, path: bytes | None, task: str, cwd: str | None) -> Pieces:

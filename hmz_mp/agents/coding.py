@@ -1,0 +1,109 @@
+"""The kinds of agent that are coding programs: what their settings mean, and where they are.
+
+Raises `BadInput` for whatever the user has to correct.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from hmz_mp.agents.engine import Engine
+from hmz_mp.agents.options import Settings, pool_options
+from hmz_mp.errors import BadInput
+from hmz_mp_worker.backends import claude
+
+if TYPE_CHECKING:
+    from hmz_mp.agents.spec import Spec
+    from hmz_mp_worker.backends.claude.settings import Permission
+
+__all__ = ["claude_engine"]
+
+_EFFORT = re.compile(r":([A-Za-z]+)\Z")
+_CLAUDE = (
+    *("effort", "permission", "allow", "deny", "args", "env", "home", "program"),
+    *("commands", "fresh", "stall"),
+)
+
+
+def claude_engine(spec: Spec) -> Engine:
+    """Return what runs the turns of a ``claude/MODEL[:EFFORT]`` agent."""
+    options = pool_options(spec, _CLAUDE)
+    given = Settings(spec)
+    model, effort = _model_and_effort(spec, given, claude.EFFORTS)
+    home, homes = _home(given)
+    settings = claude.Settings(
+        program=_program(spec, given, "claude", "npm install -g @anthropic-ai/claude-code"),
+        model=model,
+        effort=effort,
+        permission=cast(
+            "Permission", given.one_of("permission", claude.PERMISSIONS, "workspace-write")
+        ),
+        allow=_tools(given, "allow"),
+        deny=_tools(given, "deny"),
+        arguments=given.words("args"),
+        environment=given.variables("env"),
+        home=home,
+        homes=homes is not None,
+        commands=given.flag("commands"),
+        fresh=given.flag("fresh"),
+        stall=given.seconds("stall", claude.STALL),
+    )
+    # The folder of private homes goes when the agent does.
+    return Engine(claude.arun, (settings,), True, spec.text, options, converses=True, holds=homes)
+
+
+def _model_and_effort(spec: Spec, given: Settings, known: tuple[str, ...]) -> tuple[str, str]:
+    """Take ``MODEL:EFFORT`` apart. A colon before digits is the model's own."""
+    effort = given.one_of("effort", known, "")
+    model = spec.model
+    written = _EFFORT.search(model)
+    if written is None:
+        return model, effort
+    if written[1] not in known:
+        raise BadInput(
+            f"agent {spec.text!r}: there is no effort {written[1]!r}; there is {', '.join(known)}"
+        )
+    if effort and effort != written[1]:
+        raise BadInput(f"agent {spec.text!r} has two efforts, {written[1]} and {effort}")
+    return model[: written.start()], written[1]
+
+
+def _program(spec: Spec, given: Settings, name: str, how: str) -> str:
+    """Return the program as an absolute path, so that no directory of a turn's changes it."""
+    wanted = given.text("program", name)
+    found = shutil.which(str(Path(wanted).expanduser()) if "/" in wanted else wanted)
+    if found is None:
+        where = "" if "/" in wanted else " on PATH"
+        raise BadInput(
+            f"agent {spec.text!r}: there is no program {wanted!r}{where}: install it ({how}), or "
+            "say where it is with program=PATH"
+        )
+    return str(Path(found).absolute())
+
+
+class _Folder:
+    """A temporary folder that goes when this does, or at exit."""
+
+    def __init__(self) -> None:
+        self.path = tempfile.mkdtemp(prefix="hmz-mp-homes-")
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+def _home(given: Settings) -> tuple[str, _Folder | None]:
+    """Return the HOME of the programs, or a folder for one each, and what keeps that."""
+    text = given.text("home")
+    if text == "private":
+        folder = _Folder()
+        return folder.path, folder
+    return (str(Path(text).expanduser().absolute()) if text else ""), None
+
+
+def _tools(given: Settings, key: str) -> tuple[str, ...]:
+    """Return names of tools, which may hold blanks in brackets: ``Bash(git log *) Edit``."""
+    found = re.findall(r"[^\s,(]+(?:\([^)]*\))?", given.text(key))
+    return tuple(found)

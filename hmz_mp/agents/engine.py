@@ -1,0 +1,32 @@
+"""What runs the turns of one agent, as its kind makes it of its spec. Imports nothing of ours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["Engine"]
+
+
+class Engine(NamedTuple):
+    """How the turns of one agent run.
+
+    ``call`` is given ``args`` and the fields of a `Request` in a worker: no object made of them,
+    so that what is shipped is a function found by identity and plain values. ``waits`` says that
+    it is a coroutine function, which waits more than it computes. ``options`` are the pool's, as
+    the spec sets them.
+
+    ``converses`` says that it is an agent that keeps conversations, can be told something in the
+    middle of a turn, and knows of schemas: then it is given the `Request` itself. ``holds`` is
+    what has to live as long as the agent.
+    """
+
+    call: Callable[..., Any]
+    args: tuple[Any, ...]
+    waits: bool
+    command: str | Sequence[str]
+    options: dict[str, Any]
+    converses: bool = False
+    holds: object = None

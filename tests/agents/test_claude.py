@@ -1,0 +1,400 @@
+"""``claude/`` agents through a pool, with a fake program that misbehaves as it is told."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import msgspec
+import pytest
+
+from hmz_mp import Pool
+from hmz_mp.agents import Agent, Failed, Spent, Stopped, TurnEvent, Unrecoverable, agent_from_spec
+from hmz_mp_worker.backends.protocol import Did, Opened
+from tests.agents.conftest import running
+from tests.fakes.programs import fake_claude
+from tests.helpers import await_until, is_alive, written
+
+pytestmark = pytest.mark.anyio
+on_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"])
+
+Make = Callable[..., Agent]
+
+
+class Number(msgspec.Struct):
+    n: int
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    program = fake_claude(tmp_path)
+
+    def make(**settings: Any) -> Agent:
+        given = {"home": tmp_path / "home", **settings}
+        words = "".join(f",{key}={value}" for key, value in given.items())
+        return agent_from_spec(f"cli=claude,model=opus:high,program={program}{words}")
+
+    return make
+
+
+async def pids(file: Path) -> list[int]:
+    await await_until(lambda: written(file))
+    return [int(word) for word in written(file).split()]
+
+
+async def all_gone(started: list[int]) -> None:
+    await await_until(lambda: not any(is_alive(pid) for pid in started))
+
+
+# Turns, batches, sessions ----------------------------------------------------------------------
+
+
+async def test_a_turn_and_what_it_cost(pool: Pool, make: Make) -> None:
+    agent = make()
+    assert agent.waits
+    with running(pool) as run:
+        assert await agent.aturn("say hello") == "hello"
+    (record,) = run.records()
+    assert (record.state, record.answer, record.attempts) == ("ok", "hello", 1)
+    assert (record.input_tokens, record.output_tokens, record.cost_usd) == (100, 7, 0.5)
+    assert msgspec.json.decode(record.usage) == [
+        {
+            "model": "opus",
+            "input_tokens": 100,
+            "output_tokens": 7,
+            "cached_tokens": 0,
+            "cost_usd": 0.5,
+        }
+    ]
+    assert record.conversation
+    assert record.failure is None
+    assert agent.spent == Spent(100, 7, 0.5)
+
+
+async def test_a_batch_reuses_programs_and_every_turn_is_a_conversation_of_its_own(
+    pool: Pool, make: Make
+) -> None:
+    agent = make()
+    with running(pool) as run:
+        programs = await agent.abatch(["pid"] * 12, at_once=2)
+        histories = await agent.abatch(["history"] * 4, at_once=2)
+    assert len(set(programs)) <= 2
+    assert histories == ['["history"]'] * 4
+    assert len({record.conversation for record in run.records()}) == 16
+    assert agent.spent == Spent(1600, 112, 8.0)
+
+
+async def test_fresh_programs(pool: Pool, make: Make) -> None:
+    agent = make(fresh="true")
+    assert len(set(await agent.abatch(["pid"] * 3, at_once=1))) == 3
+
+
+async def test_directories_have_programs_of_their_own(
+    pool: Pool, make: Make, tmp_path: Path
+) -> None:
+    agent = make()
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    assert await agent.aturn("cwd", cwd=here) == str(here)
+    assert await agent.aturn("cwd", cwd=there) == str(there)
+    assert await agent.aturn("cwd", cwd=here) == str(here)
+    assert await agent.aturn("cwd") == os.getcwd()
+    missing = await _failure(agent.aturn("cwd", cwd=tmp_path / "missing"))
+    assert missing.kind == "died"
+    assert "missing is not a directory" in missing.reason
+
+
+async def test_a_session_is_one_conversation(pool: Pool, make: Make) -> None:
+    one, two = make().batch_new(2)
+    assert await one.aturn("say first") == "first"
+    assert await two.aturn("history") == '["history"]'
+    assert await one.aturn("history") == '["say first", "history"]'
+    assert "".join([piece async for piece in one.stream("say abcd")]) == "abcd"
+
+
+async def test_a_session_goes_on_when_its_worker_was_killed(make: Make, tmp_path: Path) -> None:
+    agent, file = make(), tmp_path / "pids"
+    async with Pool(1) as pool, anyio.create_task_group() as tasks:
+        session = agent.new()
+        await session.aturn("say first")
+        failures: list[Failed] = []
+
+        async def lose() -> None:
+            failures.append(await _failure(session.aturn(f"child {file}")))
+
+        with running(pool) as run:
+            tasks.start_soon(lose)
+            started = await pids(file)
+            (record,) = run.records()
+            assert record.worker is not None
+            os.kill(record.worker, signal.SIGKILL)
+            await await_until(lambda: failures)
+        await all_gone(started)
+        history = await session.aturn("history")
+        assert msgspec.json.decode(history) == ["say first", f"child {file}", "history"]
+
+
+async def test_turns_that_were_asked_for_before_the_worker_was_killed(
+    make: Make, tmp_path: Path
+) -> None:
+    agent, file = make(), tmp_path / "pids"
+    async with Pool(1), anyio.create_task_group() as tasks:
+        session = agent.new()
+        answers: dict[str, Any] = {}
+
+        async def ask(prompt: str) -> None:
+            answers[prompt] = await session.aturn(prompt, suppress=True)
+
+        worker: list[int] = []
+        agent.watch(lambda event: worker.append(event.record.worker or 0))
+        for prompt in ("say first", f"child {file}", "history"):
+            tasks.start_soon(ask, prompt)
+            await anyio.lowlevel.checkpoint()
+        started = await pids(file)
+        os.kill(worker[-1], signal.SIGKILL)
+        await await_until(lambda: "history" in answers)
+        assert "say first" in answers["history"]
+        await all_gone(started)
+
+
+async def test_objectives(pool: Pool, make: Make) -> None:
+    assert await make().apursue("all is well") == "pursued all is well"
+
+
+async def test_what_an_agent_does_is_to_be_watched(pool: Pool, make: Make) -> None:
+    agent = make()
+    events: list[TurnEvent] = []
+    agent.watch(events.append)
+    await agent.aturn("tool ls\x1b[31m")
+    said = [event.event for event in events if event.kind == "said"]
+    assert isinstance(said[0], Opened)
+    assert said[1] == Did("Bash ls\x1b[31m")  # data, whatever is in it: who shows it escapes it
+
+
+@on_asyncio
+async def test_many_at_once_in_one_worker(make: Make) -> None:
+    agent = make()
+    async with Pool(2) as pool:
+        with running(pool) as run:
+            await agent.abatch([f"sleep 0.{n % 3}" for n in range(24)], at_once=8)
+        assert len({record.worker for record in run.records()}) == 1
+        assert agent.spent.input_tokens == 2400
+
+
+# Schemas ---------------------------------------------------------------------------------------
+
+
+async def test_schemas(pool: Pool, make: Make) -> None:
+    agent = make()
+    assert await agent.aturn('value {"n": 3}', schema=Number) == Number(3)
+    assert await agent.aturn('value {"n": "x"} | {} | {"n": 4}', schema=Number) == Number(4)
+    failed = await _failure(agent.aturn('value {"n": "x"}', schema=Number))
+    assert failed.kind == "schema"
+    assert "does not fit Number" in failed.reason
+    assert failed.output == '{"n":"x"}'.replace(":", ": ")
+    assert await agent.aturn("say words", schema=Number, suppress=True) is None
+
+
+async def test_a_session_may_ask_for_any_type(pool: Pool, make: Make) -> None:
+    session = make().new()
+    assert await session.aturn("say first") == "first"
+    assert await session.aturn('value {"n": 3}', schema=Number) == Number(3)
+    assert await session.aturn('value {"value": [1]}', schema=list[int]) == [1]
+    assert len(msgspec.json.decode(await session.aturn("history"))) == 4
+
+
+# Failures --------------------------------------------------------------------------------------
+
+
+async def _failure(turn: Any) -> Failed:
+    with pytest.raises(Failed) as caught:
+        await turn
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("prompt", "kind", "returncode"),
+    [
+        ("deny Edit", "denied", 1),
+        ("retry 429 9", "limited", 1),
+        ("retry 529", "overloaded", 1),
+        ("retry 401", "unauthorised", 1),
+        ("error 400 no", "refused", 1),
+        ("exit 7 bye", "died", 7),
+        ("kill", "died", -9),
+    ],
+)
+async def test_failures_say_of_what_sort_they_are(
+    pool: Pool, make: Make, prompt: str, kind: str, returncode: int
+) -> None:
+    agent = make()
+    with running(pool) as run:
+        failed = await _failure(agent.aturn(prompt))
+    assert (failed.kind, failed.returncode) == (kind, returncode)
+    assert failed.retry_after == (9.0 if kind == "limited" else None)
+    (record,) = run.records()
+    assert (record.state, record.failure) == ("failed", kind)
+    assert record.error == failed.reason
+    assert record.error is not None
+    assert record.error.startswith(f"{kind}: ")
+    assert await agent.aturn(prompt, suppress=True) == ""
+
+
+async def test_what_was_answered_and_what_was_said_beside_it_are_kept(
+    pool: Pool, make: Make
+) -> None:
+    agent = make()
+    denied = await _failure(agent.aturn("deny Edit"))
+    assert denied.output == "all done"
+    with running(pool) as run:
+        died = await _failure(agent.aturn("exit 3 out of luck"))
+    assert died.stderr == "out of luck\n"
+    assert run.records()[0].detail == "out of luck\n"
+
+
+async def test_a_conversation_that_is_too_long_is_never_suppressed(pool: Pool, make: Make) -> None:
+    agent = make()
+    with pytest.raises(Unrecoverable) as caught:
+        await agent.aturn("too-long", suppress=True)
+    assert caught.value.kind == "too_long"
+    with pytest.raises(Unrecoverable):
+        await agent.abatch(["say x", "too-long"], suppress=True)
+
+
+async def test_silence(pool: Pool, make: Make) -> None:
+    failed = await _failure(make(stall="0.3").aturn("stall"))
+    assert failed.kind == "stalled"
+
+
+async def test_usage_of_all_attempts(pool: Pool, make: Make) -> None:
+    agent = make(retries=2)
+    with running(pool) as run:
+        await _failure(agent.aturn("deny Edit"))
+    (record,) = run.records()
+    assert record.attempts == 3
+    assert record.input_tokens == 300
+    assert agent.spent.input_tokens == 300
+
+
+# Interjecting ----------------------------------------------------------------------------------
+
+
+async def test_interjecting(pool: Pool, make: Make, tmp_path: Path) -> None:
+    session = make().new()
+    with pytest.raises(RuntimeError, match=r"no turn of .* is running"):
+        session.interject("hello?")
+    answers = []
+
+    async def ask() -> None:
+        answers.append(await session.aturn(f"begin {tmp_path / 'pid'}"))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ask)
+        await pids(tmp_path / "pid")
+        session.interject("faster [please] \udcff")
+    assert answers == ["heard ['faster [please] \\\\udcff']"]
+    with pytest.raises(RuntimeError, match=r"no turn of .* is running"):
+        session.interject("too late")
+
+
+async def test_interjecting_from_another_thread(pool: Pool, make: Make, tmp_path: Path) -> None:
+    session = make().new()
+    answers = []
+
+    async def ask() -> None:
+        answers.append(await session.aturn(f"begin {tmp_path / 'pid'}"))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ask)
+        await pids(tmp_path / "pid")
+        await anyio.to_thread.run_sync(session.interject, "from a thread")
+    assert answers == ["heard ['from a thread']"]
+
+
+# Stopping --------------------------------------------------------------------------------------
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="finds processes by /proc")
+
+
+async def test_stopping_the_agent_ends_programs_and_their_tools(
+    pool: Pool, make: Make, tmp_path: Path
+) -> None:
+    agent = make()
+    ended = []
+
+    async def ask(file: Path) -> None:
+        with pytest.raises(Stopped) as caught:
+            await agent.aturn(f"child {file}")
+        ended.append(caught.value)
+
+    files = [tmp_path / "one", tmp_path / "two"]
+    started = []
+    async with anyio.create_task_group() as tasks:
+        for file in files:
+            tasks.start_soon(ask, file)
+        for file in files:
+            started += await pids(file)
+        agent.stop("enough")
+    assert len(ended) == 2
+    assert len(started) == 4
+    await all_gone(started)
+
+
+async def test_a_timeout_ends_them_too(pool: Pool, make: Make, tmp_path: Path) -> None:
+    failed = await _failure(make(timeout=1).aturn(f"child {tmp_path / 'pids'}"))
+    assert failed.returncode == 124
+    await all_gone(await pids(tmp_path / "pids"))
+
+
+async def test_stubborn_programs_end_in_bounded_time(
+    pool: Pool, make: Make, tmp_path: Path
+) -> None:
+    agent = make(env="FAKE_STUBBORN=1", timeout=1)
+    began = time.monotonic()
+    await _failure(agent.aturn(f"child {tmp_path / 'pids'}"))
+    await all_gone(await pids(tmp_path / "pids"))
+    assert time.monotonic() - began < 7
+
+
+@linux
+async def test_leaving_the_pool_leaves_nothing(make: Make, tmp_path: Path) -> None:
+    agent = make()
+    async with Pool(1):
+        orphans = tmp_path / "orphans"
+        await agent.aturn(f"orphan {orphans}")
+        session = agent.new()
+        program = int(await session.aturn("pid"))
+        started = [*await pids(orphans), program]
+        assert all(is_alive(pid) for pid in started)
+    assert not any(is_alive(pid) for pid in started)
+
+
+@linux
+async def test_what_a_turn_left_running_ends_with_its_program(
+    pool: Pool, make: Make, tmp_path: Path
+) -> None:
+    agent = make(fresh="true")
+    await agent.aturn(f"orphan {tmp_path / 'orphans'}")
+    started = await pids(tmp_path / "orphans")
+    assert len(started) == 2
+    assert not any(is_alive(pid) for pid in started)
+
+
+async def test_the_program_of_a_session_that_is_forgotten_ends_with_the_next_submission(
+    pool: Pool, make: Make
+) -> None:
+    agent = make()
+    program = int(await agent.new().aturn("pid"))
+    del agent
+    gc.collect()
+    await pool.run(len, "")
+    await all_gone([program])

@@ -1,0 +1,84 @@
+"""One agent's turn from its request to its answer: events said on, and answers made to fit.
+
+Owns what is told to the coordinator, interjections on their way in, and asking again for an
+answer that does not fit its schema. What is asked, and how, is the conversation's.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from hmz_mp_worker.backends import schemas
+from hmz_mp_worker.backends.protocol import (
+    AGENT,
+    AgentFailed,
+    Ask,
+    Failed,
+    Result,
+    Text,
+    write_agent_event,
+)
+from hmz_mp_worker.reporting import listen, say
+
+if TYPE_CHECKING:
+    from hmz_mp_worker.backends import Request
+    from hmz_mp_worker.backends.protocol import Conversation, Event
+
+__all__ = ["ASKED_AGAIN", "drive"]
+
+ASKED_AGAIN = 2  # times that an answer which does not fit its schema is asked for again
+
+
+async def drive(conversation: Conversation, request: Request, *, strict: bool = False) -> str:
+    """Take one turn of a conversation and return the answer. Raises `AgentFailed`.
+
+    ``strict`` asks the service with a schema in which every property is required.
+    """
+    listen(lambda data: conversation.interject(data.decode("utf-8", "surrogateescape")))
+    schema = None
+    if request.schema is not None:
+        schema = schemas.schema_for(request.schema, strict=strict)
+    ask = Ask(
+        request.prompt,
+        schema.text if schema is not None else "",
+        stream=request.stream and schema is None,
+        pursue=request.pursue,
+    )
+    for left in range(ASKED_AGAIN, -1, -1):
+        end = await _turn(conversation, ask)
+        if isinstance(end, Result) and schema is None:
+            return end.answer
+        if isinstance(end, Result) and schema is not None:
+            try:
+                return schema.check(end.answer)
+            except schemas.NotOfSchema as error:
+                end = Failed("schema", str(error), answer=end.answer)
+        assert isinstance(end, Failed)
+        if end.kind != "schema" or not left:
+            raise AgentFailed(
+                end.kind, end.reason, end.retry_after, end.status, end.answer, end.detail
+            )
+        ask = Ask(_again(end), ask.schema, again=True)
+    raise AssertionError("the last round returns or raises")
+
+
+async def _turn(conversation: Conversation, ask: Ask) -> Result | Failed:
+    end: Event | None = None
+    async with aclosing(conversation.turn(ask)) as events:
+        async for event in events:
+            end = event
+            if isinstance(event, Text):
+                if ask.stream:
+                    say("text", event.text.encode("utf-8", "surrogateescape"))
+            elif not isinstance(event, (Result, Failed)):
+                say(AGENT, write_agent_event(event))
+    assert isinstance(end, (Result, Failed)), f"a turn ended in {end}"
+    return end
+
+
+def _again(failed: Failed) -> str:
+    return (
+        f"Your answer cannot be used: {failed.reason}. Give the same answer once more, as JSON "
+        "that fits the schema you were given, and nothing else."
+    )
