@@ -31,7 +31,7 @@ class Step:
 def plan(
     workloads: Mapping[str, Workload],
     contenders: Mapping[str, Entry],
-    available: Collection[str],
+    wanted: Collection[str],
     size: Size,
     runs: int | None = None,
 ) -> list[Step]:
@@ -43,7 +43,7 @@ def plan(
         for run in range(counted + thrown_away):
             for contender in workload.contenders:
                 entry = contenders[contender]
-                if contender not in available or contender in workload.cannot:
+                if contender not in wanted or contender in workload.cannot:
                     continue
                 if entry.once and run > 0:
                     continue

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hmz_mp_bench.procedures import Figures
-from hmz_mp_bench.workloads import Size, Workload
+from hmz_mp_bench.workloads import WORKLOADS, Size, Workload
 
 __all__ = ["Cell", "Results"]
 
@@ -72,6 +72,27 @@ class Results:
             for contender, cell in cells.items()
             if cell.problem is not None
         ]
+
+    @classmethod
+    def from_json(cls, written: dict[str, Any]) -> Results:
+        """Return what `as_json` wrote. Raises `ValueError` or the like for anything else."""
+        if written["format"] != FORMAT:
+            raise ValueError(f"its format is {written['format']!r}, not {FORMAT}")
+        workloads = {name: WORKLOADS[name] for name in written["workloads"]}
+        results = cls(
+            workloads, written["size"], written["workers"], written["about"],
+            partial=written["partial"],
+        )  # fmt: skip
+        for name, workload in written["workloads"].items():
+            for contender, cell in workload["contenders"].items():
+                samples = [
+                    {str(figure): float(value) for figure, value in sample.items()}
+                    for sample in cell.get("samples", ())
+                ]
+                results.cells.setdefault(name, {})[contender] = Cell(
+                    samples, cell.get("problem"), cell.get("left_out")
+                )
+        return results
 
     def as_json(self) -> dict[str, Any]:
         """Return everything, for programs."""

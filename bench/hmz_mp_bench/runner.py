@@ -27,10 +27,14 @@ _LEAVING = 5.0  # seconds from a result to the end of its process, before it is 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What came of one measurement: figures, or ``problem`` in one line."""
+    """What came of one measurement: figures, or ``problem`` in one line.
+
+    ``said`` is what it had to tell beside figures.
+    """
 
     figures: Figures = field(default_factory=dict)
     problem: str | None = None
+    said: str = ""
 
 
 def run_fresh(contender: str, procedure: str, count: int, workers: int, timeout: float) -> Measured:
@@ -122,7 +126,7 @@ def _read(out: Path, said: Path, status: int, ended: float | None, timeout: floa
         return Measured(problem=result["raised"][:_TOLD])
     if result["wrong"] is not None:
         return Measured(problem=f"wrong answer: {result['wrong']}"[:_TOLD])
-    return Measured(result["figures"])
+    return Measured(result["figures"], said=result.get("said", ""))
 
 
 def _ending(status: int) -> str:

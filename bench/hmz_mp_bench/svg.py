@@ -84,7 +84,7 @@ def _panel(
     bottom = y + height - _FOOT
     for power in range(low, high + 1):
         x = _LEFT + (power - low) * scale
-        label = escape(words.figure(10.0**power, workload.figure, workload.unit))
+        label = escape(words.round_figure(10.0**power, workload.figure, workload.unit))
         lines += [
             f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{y + _HEAD - 6}" y2="{bottom}"/>',
             f'<text class="quiet" x="{x:.1f}" y="{bottom + 14}" text-anchor="middle">'

@@ -12,7 +12,7 @@ from hmz_mp_bench.results import Cell, Results
 from hmz_mp_bench.targets import verdicts
 from hmz_mp_bench.workloads import Workload
 
-__all__ = ["Table", "markdown", "target_table", "workload_table"]
+__all__ = ["Table", "machine_line", "markdown", "target_table", "workload_table"]
 
 
 class Table(NamedTuple):
@@ -128,19 +128,22 @@ def _short(results: Results, name: str, contender: str) -> str:
     return "failed" if cell is not None and cell.problem is not None else ""
 
 
-def _about(results: Results) -> str:
+def machine_line(results: Results) -> str:
+    """Return what it was measured on."""
     about = results.about
-    versions = about.get("versions", {})
+    loads = [f"{about[name]:.1f}" for name in ("load", "load_after") if name in about]
+    return (
+        f"{about.get('implementation')} {about.get('python')}, {about.get('system')}, "
+        f"{about.get('cpus')} CPUs ({about.get('processor')}), {results.workers} workers, "
+        f"load {' to '.join(loads)}"
+    )
+
+
+def _about(results: Results) -> str:
+    versions = results.about.get("versions", {})
     said = ", ".join(f"{name} {one}" for name, one in versions.items() if one is not None)
     partial = " **Interrupted: partial.**" if results.partial else ""
-    return (
-        _escaped(
-            f"{about.get('cpus')} CPUs ({about.get('processor')}), {about.get('system')}, "
-            f"{about.get('implementation')} {about.get('python')}, {results.workers} workers; "
-            f"{said}; load {about.get('load', 0):.1f} at the beginning."
-        )
-        + partial
-    )
+    return f"{_escaped(machine_line(results))}. With {_escaped(said)}.{partial}"
 
 
 def _as_markdown(table: Table) -> str:

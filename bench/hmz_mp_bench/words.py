@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["figure", "rate", "spread", "times"]
+__all__ = ["figure", "rate", "round_figure", "spread", "times"]
 
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _BYTES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
@@ -17,6 +17,12 @@ def figure(value: float, name: str, unit: str) -> str:
     """Return a figure with its unit: ``12.3 µs``, ``2.90 MB``."""
     scale, word = _scale(value, name, unit)
     return f"{_digits(value / scale)} {word}".rstrip()
+
+
+def round_figure(value: float, name: str, unit: str) -> str:
+    """Return a figure that is a round number, as on a scale: ``10 µs``."""
+    scale, word = _scale(value, name, unit)
+    return f"{value / scale:,.6g} {word}"
 
 
 def spread(values: Sequence[float], name: str, unit: str) -> str:

@@ -51,6 +51,7 @@ class Workload:
     note: str = ""
     seconds: float = 2.0  # about what a run takes, until one was measured
     thrown_away: int = 0  # first runs that do not count, beside each one's own warm-up
+    needs: str = ""  # a file that there has to be
     own_process: bool = False  # whole processes are measured: `hmz_mp_bench.starts`
 
     def count(self, contender: str, size: Size) -> int:
@@ -74,7 +75,7 @@ WORKLOADS: dict[str, Workload] = {
         per_call=True,
         cannot={"joblib": f"{NOT_AWAITABLE}; its batches are in map"},
         fewer=dict.fromkeys((*LIBRARY, *PEERS), 5_000)
-        | {"deadpool": 2_000, "ray": 2_000, "dask": 500},
+        | {"deadpool": 2_000, "ray": 2_000, "dask": 500, "hmz": 2_000},
         note="the bare pipe has one call in flight in each child",
     ),
     "window": Workload(
@@ -130,7 +131,7 @@ WORKLOADS: dict[str, Workload] = {
         "memory of an idle worker (PSS)",
         f"{_HERE}.processes:idle_memory", "worker", _counts(100, 100, 20),
         (*OURS, *LIBRARY, *PEERS, *CLUSTERS, "bare-pipe"),
-        runs=1, unit="bytes", extra=("private", "others"),
+        runs=1, unit="bytes", extra=("private", "others"), needs="/proc/self/smaps_rollup",
         note="others: all further processes of the executor together",
     ),
     "killed": Workload(
@@ -174,7 +175,7 @@ WORKLOADS: dict[str, Workload] = {
     "opened": Workload(
         "1,000,000 sessions opened",
         f"{_HERE}.agents:opened", "all", _counts(1_000_000, 100_000, 10_000),
-        ("hmz-mp", "hmz"), extra=("each",),
+        ("hmz-mp", "hmz"), extra=("each",), fewer={"hmz": 100_000},
     ),
     "exec": Workload(
         "hmz-mp exec over 20,000 small files, ledger on, beside the bare map of its tool",

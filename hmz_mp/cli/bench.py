@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hmz_mp.cli.bench_runs import compare, smoke, sweep_widths
+from hmz_mp.cli.bench_runs import compare, show_again, smoke
+from hmz_mp.cli.bench_width import sweep_widths
 from hmz_mp.errors import BadInput
-from hmz_mp.terminal import printable
 from hmz_mp_bench.registry import CONTENDERS
 from hmz_mp_bench.workloads import WORKLOADS
 
@@ -43,8 +43,15 @@ def _names(names: tuple[str, ...], there: Collection[str], what: str) -> tuple[s
     for name in names:
         if name not in there:
             known = ", ".join(there)
-            raise BadInput(f"there is no {what} {printable(name)!r}; there are {known}")
+            raise BadInput(f"there is no {what} {name!r}; there are {known}")
     return tuple(dict.fromkeys(names))
+
+
+def _readable(context: click.Context, option: click.Parameter, value: str | None) -> Path | None:
+    """Return a file that there is."""
+    if value is not None and not Path(value).is_file():
+        raise click.BadParameter(f"there is no file {value!r}", context, option)
+    return None if value is None else Path(value)
 
 
 def _writable(context: click.Context, option: click.Parameter, value: str | None) -> Path | None:
@@ -53,7 +60,7 @@ def _writable(context: click.Context, option: click.Parameter, value: str | None
         return None
     path = Path(value)
     if path.is_dir() or not path.absolute().parent.is_dir():
-        raise click.BadParameter(f"{printable(value)!r} cannot be written", context, option)
+        raise click.BadParameter(f"{value!r} cannot be written", context, option)
     return path
 
 
@@ -87,6 +94,13 @@ def _writable(context: click.Context, option: click.Parameter, value: str | None
     "--at-once", metavar="N,N", callback=_numbers, help="With --width: numbers of turns to try."
 )
 @click.option(
+    "--from",
+    "earlier",
+    metavar="FILE",
+    callback=_readable,
+    help="Measure nothing; show what --json wrote there.",
+)
+@click.option(
     "--json", "json_", metavar="FILE", callback=_writable, help="Write all figures there."
 )
 @click.option("--svg", metavar="FILE", callback=_writable, help="Write a plot there.")
@@ -111,7 +125,8 @@ def bench_command(
     Examples:
       hmz-mp bench --quick
       hmz-mp bench gathered parse --against hmz-mp --against process-pool --svg bench.svg
-      hmz-mp bench --json figures.json --markdown
+      hmz-mp bench --json figures.json
+      hmz-mp bench --from figures.json --markdown
       hmz-mp bench --width tool/hmz_mp.toolbox.python:outline src/*.py
       hmz-mp bench --width tool/checks.py:check --workers 1,2,4 --at-once 4,16 data/*.csv
     """
@@ -125,6 +140,10 @@ def bench_command(
         raise click.UsageError("--workers takes several numbers only with --width")
     workloads = _names((*names, *given["only"]), WORKLOADS, "workload")
     against = _names(given["against"], CONTENDERS, "contender")
+    if given["earlier"] is not None:
+        return show_again(
+            given["earlier"], given["json_"], given["svg"], as_markdown=given["markdown"]
+        )
     if smoke_:
         return smoke(given["json_"])
     return compare(
@@ -144,7 +163,8 @@ def _width(tool: str, names: tuple[str, ...], smoke_: bool, given: dict[str, Any
         option
         for option, value in (
             ("--only", given["only"]), ("--against", given["against"]), ("--quick", given["quick"]),
-            ("--smoke", smoke_), ("--svg", given["svg"]), ("--markdown", given["markdown"]),
+            ("--smoke", smoke_), ("--from", given["earlier"]), ("--svg", given["svg"]),
+            ("--markdown", given["markdown"]),
         )
         if value
     ]  # fmt: skip

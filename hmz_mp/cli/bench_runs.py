@@ -6,28 +6,30 @@ Imported by ``cli.bench``.
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from hmz_mp.cli.bench_show import Where, print_table
-from hmz_mp.terminal import printable
+from hmz_mp.errors import BadInput
+from hmz_mp.terminal import make_console, printable, safe_text
 from hmz_mp_bench.machine import about
 from hmz_mp_bench.measuring import Position, carry_out, in_a_fresh_process
 from hmz_mp_bench.plan import plan
 from hmz_mp_bench.registry import CONTENDERS, OURS, missing
 from hmz_mp_bench.results import Results
 from hmz_mp_bench.svg import draw
-from hmz_mp_bench.tables import markdown, target_table, workload_table
+from hmz_mp_bench.tables import machine_line, markdown, target_table, workload_table
 from hmz_mp_bench.workloads import WORKLOADS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from hmz_mp_bench.workloads import Size
 
-__all__ = ["SMOKE_RATIO", "compare", "smoke", "sweep_widths"]
+__all__ = ["SMOKE_RATIO", "compare", "show_again", "smoke"]
 
 INTERRUPTED = 130
 SMOKE_RATIO = 3.0  # times ProcessPoolExecutor, gathered: far less than it is
@@ -49,6 +51,32 @@ def compare(
     """Measure, print the tables and write the files; return the exit status."""
     results = _set_up(workloads, against, size, workers)
     interrupted = _measure(results, runs, against)
+    results.about["load_after"] = os.getloadavg()[0]
+    _write(results, json_file, svg_file, as_markdown=as_markdown)
+    if interrupted:
+        click.echo("hmz-mp: interrupted: what is shown is partial", err=True)
+        return INTERRUPTED
+    return 1 if results.problems else 0
+
+
+def show_again(
+    earlier: Path, json_file: Path | None, svg_file: Path | None, *, as_markdown: bool
+) -> int:
+    """Print and write what an earlier run measured. Raises `BadInput` for any other file."""
+    try:
+        results = Results.from_json(json.loads(earlier.read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BadInput(
+            f"{str(earlier)!r} is not what hmz-mp bench --json writes: "
+            f"{type(error).__name__}: {error}"
+        ) from None
+    _write(results, json_file, svg_file, as_markdown=as_markdown)
+    return 0
+
+
+def _write(
+    results: Results, json_file: Path | None, svg_file: Path | None, *, as_markdown: bool
+) -> None:
     if as_markdown:
         click.echo(markdown(results), nl=False)
     else:
@@ -57,10 +85,6 @@ def compare(
         json_file.write_text(json.dumps(results.as_json(), indent=1) + "\n", encoding="utf-8")
     if svg_file is not None:
         svg_file.write_text(draw(results), encoding="utf-8")
-    if interrupted:
-        click.echo("hmz-mp: interrupted: what is shown is partial", err=True)
-        return INTERRUPTED
-    return 1 if results.problems else 0
 
 
 def _set_up(workloads: Sequence[str], against: Sequence[str], size: Size, workers: int) -> Results:
@@ -73,6 +97,8 @@ def _set_up(workloads: Sequence[str], against: Sequence[str], size: Size, worker
             reason = workload.cannot.get(contender)
             if reason is None and contender not in workload.contenders:
                 continue
+            if workload.needs and not Path(workload.needs).exists():
+                reason = f"this system has no {workload.needs}"
             reason = reason or missing(contender)
             results.cell(name, contender).left_out = reason
     return results
@@ -80,8 +106,8 @@ def _set_up(workloads: Sequence[str], against: Sequence[str], size: Size, worker
 
 def _measure(results: Results, runs: int | None, against: Sequence[str]) -> bool:
     """Fill in the results; return whether that was interrupted."""
-    available = [name for name in against if missing(name) is None]
-    steps = plan(results.workloads, CONTENDERS, available, results.size, runs)
+    planned = plan(results.workloads, CONTENDERS, against, results.size, runs)
+    steps = [one for one in planned if results.cell(one.workload, one.contender).left_out is None]
 
     with Where() as where:
 
@@ -98,12 +124,9 @@ def _measure(results: Results, runs: int | None, against: Sequence[str]) -> bool
 
 
 def _print(results: Results) -> None:
-    about = results.about
-    click.echo(printable(
-        f"{about['implementation']} {about['python']}, {about['cpus']} CPUs "
-        f"({about['processor']}), {results.workers} workers, load {about['load']:.1f}"
-    ))  # fmt: skip
-    click.echo("")
+    console = make_console(stderr=False)
+    console.print(safe_text(machine_line(results)))
+    console.print()
     for name in results.cells:
         print_table(workload_table(results, name))
     print_table(target_table(results))
@@ -126,15 +149,3 @@ def smoke(json_file: Path | None) -> int:
         f"gathered calls: {ratio:.1f} × ProcessPoolExecutor, at least {SMOKE_RATIO:.0f} wanted"
     )
     return 1 if results.problems or ratio < SMOKE_RATIO else 0
-
-
-def sweep_widths(
-    tool: str,
-    names: Sequence[str],
-    workers: Sequence[int] | None,
-    at_once: Sequence[int] | None,
-    runs: int,
-    json_file: Path | None,
-) -> int:
-    """Sweep widths over a user's own tool and files; return the exit status."""
-    raise NotImplementedError

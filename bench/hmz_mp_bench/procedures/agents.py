@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 from hmz_mp_bench.contenders.base import Contender
-from hmz_mp_bench.procedures import Figures, verify
+from hmz_mp_bench.procedures import Figures, resident, verify
 
 __all__ = ["opened", "over_files", "sessions"]
 
@@ -35,17 +33,13 @@ async def opened(contender: Contender, count: int) -> Figures:
     """Open sessions and use none; note the bytes that each takes."""
     contender.open_sessions(1000)
     gc.collect()
-    before = _resident()
+    before = resident()
     began = time.perf_counter()
     kept = contender.open_sessions(count)
     seconds = time.perf_counter() - began
-    held = _resident() - before
+    held = resident() - before
     verify(len(kept) == count, f"{len(kept)} sessions were opened")
     return {"all": seconds, "each": held / count, "calls": count}
-
-
-def _resident() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 async def over_files(contender: Contender, count: int) -> Figures:

@@ -14,7 +14,7 @@ from typing import Any
 
 from hmz_mp_bench import calls
 from hmz_mp_bench.contenders.base import Contender
-from hmz_mp_bench.procedures import Figures, verify
+from hmz_mp_bench.procedures import Figures, resident, verify
 
 __all__ = ["gathered", "large", "mapped", "mebibyte", "one_by_one", "parsed", "windowed"]
 
@@ -109,22 +109,13 @@ class _Memory:
         self._first = self._most = 0
 
     def look(self) -> None:
-        held = _resident()
+        held = resident()
         self._first = self._first or held
         self._most = max(self._most, held)
 
     @property
     def growth(self) -> float:
         return self._most - self._first
-
-
-def _resident() -> int:
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:  # not Linux
-        import psutil
-
-        return int(psutil.Process().memory_info().rss)
 
 
 async def mebibyte(contender: Contender, count: int) -> Figures:
