@@ -214,6 +214,7 @@ class LocalEngine:
         """End a worker, if the call of ticket ``only`` is what it runs (0: whatever it runs)."""
         if self._zygote is not None:
             self._zygote.send(wire.Kill(worker, only, _KILL_GRACE))
+            self._zygote.give_up()
 
     def bound_outputs(self) -> None:
         """Keep what workers print, and what they left running prints, from filling memory."""
@@ -364,7 +365,7 @@ class LocalEngine:
             with anyio.move_on_after(_RETIRE_GRACE):
                 for worker in list(self._workers):
                     self.retire(worker)
-                while self._workers and self._zygote is not None:
+                while self._workers and self._zygote is not None and self._zygote.booted:
                     await self._changed.wait()
             await self.kill_all()
 
@@ -374,6 +375,7 @@ class LocalEngine:
         with anyio.CancelScope(shield=True):
             if self._zygote is not None:
                 self._zygote.connection.finish()
+                self._zygote.give_up()
             with anyio.move_on_after(_ZYGOTE_GRACE):
                 while self._zygote is not None:
                     await self._changed.wait()

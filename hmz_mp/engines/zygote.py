@@ -90,6 +90,16 @@ class ZygoteHandle:
         """Send the zygote a message, with descriptors that are closed here once sent."""
         self.connection.send(wire.encode(message), fds=fds)
 
+    @property
+    def booted(self) -> bool:
+        """Whether it has said that it is ready to fork."""
+        return self._pid is not None
+
+    def give_up(self) -> None:
+        """End it if it has not booted: a module that it imports may hang, and it hears nothing."""
+        if not self.booted:
+            self._process.terminate()
+
     def said(self) -> str:
         """Return the end of what the zygote's interpreter printed."""
         return tail(self._output, 4096).decode("utf-8", "replace")

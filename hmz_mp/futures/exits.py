@@ -5,6 +5,7 @@ Owns the one list of the executors that run; it knows nothing of pools.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -34,6 +35,8 @@ class _Running:
             self._close(lines, kill=kill)
         except KeyboardInterrupt:
             self._close(lines, kill=True)
+        if kill:
+            _end_as_interrupted()
 
     def _close(self, lines: list[Line], *, kill: bool) -> None:
         for line in lines:
@@ -46,6 +49,16 @@ class _Running:
         for line in list(self.lines):
             line.forked()
         self.lines.clear()
+
+
+def _end_as_interrupted() -> None:
+    """Have Python end by SIGINT, as it does after a `KeyboardInterrupt` that nobody caught.
+
+    It forgets that one when text is compiled and run afterwards, as some imports do, in any
+    thread; so here is another.
+    """
+    with contextlib.suppress(KeyboardInterrupt):
+        exec("raise KeyboardInterrupt")  # noqa: S102  # only one out of text counts
 
 
 running = _Running()

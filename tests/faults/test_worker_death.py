@@ -220,3 +220,22 @@ async def test_leaving_while_an_initializer_hangs_is_bounded() -> None:
     with pytest.raises(KeyError):
         await leave()
     assert time.monotonic() - began < 8
+
+
+async def test_a_module_that_hangs_when_it_is_preloaded_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "faults_hangs.py").write_text("import time; time.sleep(3600)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    began = time.monotonic()
+    async with Pool(1, preload=["faults_hangs"], start_timeout=0.3) as pool:
+        for _ in range(2):
+            with pytest.raises(InitializerFailed, match=r"0\.3 s"):
+                await pool.run(double, 1)
+    assert time.monotonic() - began < 4
+
+
+async def test_leaving_at_once_does_not_wait_for_what_boots() -> None:
+    for _ in range(5):
+        async with Pool(1):
+            pass

@@ -152,7 +152,7 @@ def test_one_interrupt_ends_a_program_and_its_workers(tmp_path: Path, use: str) 
     os.killpg(process.pid, signal.SIGINT)
     _, said = process.communicate(timeout=BOUND)
     assert time.monotonic() - began < 3
-    assert process.returncode == -signal.SIGINT
+    assert process.returncode == -signal.SIGINT, said
     assert said.rstrip().endswith("KeyboardInterrupt")
     wait_until(lambda: not any(map(is_alive, pids)))
 
