@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
+import msgspec.structs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -12,8 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["Goal", "Prompt", "as_prompt", "each_prompt"]
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
+class Prompt(msgspec.Struct, frozen=True):
     """A prompt and the item it is about.
 
     ``path`` may be given as ``str``, ``bytes`` or a path object, and is kept as the file's bytes.
@@ -28,14 +29,15 @@ class Prompt:
         if not isinstance(self.text, str):
             raise TypeError(f"a prompt's text is a str, not {type(self.text).__name__}")
         if self.path is not None:
-            object.__setattr__(self, "path", os.fsencode(self.path))
+            if not isinstance(self.path, bytes):
+                msgspec.structs.force_setattr(self, "path", os.fsencode(self.path))
             if self.item_id is None:
-                object.__setattr__(self, "item_id", os.fsdecode(self.path))
+                msgspec.structs.force_setattr(self, "item_id", os.fsdecode(self.path))
 
     @property
     def file(self) -> bytes | None:
         """The path as bytes."""
-        return None if self.path is None else os.fsencode(self.path)
+        return self.path  # type: ignore[return-value]  # made bytes above
 
 
 class Goal:

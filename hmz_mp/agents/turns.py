@@ -162,8 +162,8 @@ class AgentTurn:
             if self._listener is not None:
                 self._listener.restart()
             if record.state == "queued":
-                record.state = "running"
                 record.began_at = time.time()
+                record.state = "running"
                 self._say("began")
             return
         if isinstance(event, Said):
@@ -231,7 +231,6 @@ class AgentTurn:
         self, state: Literal["ok", "failed", "cancelled", "not_run"], error: BaseException | None
     ) -> None:
         record = self.record
-        record.state = state
         record.ended_at = time.time()
         record.cancel = None
         if error is not None:
@@ -241,6 +240,7 @@ class AgentTurn:
             if state == "failed":
                 record.detail = detail_of(error)
                 record.failure = kind_of(error)
+        record.state = state  # last, as it may be written down at any time
         self.done = True
         self._turn = None
         self._say("ended")

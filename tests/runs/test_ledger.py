@@ -94,15 +94,21 @@ def test_nothing_of_the_environment_is_written(
     assert b"sesame-opens" not in (ledger.directory / "run.db").read_bytes()
 
 
-def test_a_turn_is_written_as_it_was_when_put(runs_dir: Path) -> None:
-    record = turn(0)
+def test_a_turn_is_written_as_it_is_by_then(
+    runs_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_BATCH_SECONDS", 3600)
+    record = turn(1)
     with closing(new_ledger(runs_dir)) as ledger:
+        ledger.put(turn(0))
+        ledger.flush()  # so that the next waits for others
         ledger.put(record)
-        record.state = "running"
-        record.prompt = "changed"
+        record.answer = "said"
+        record.state = "ok"
         ledger.flush()
-        (kept,) = turns_of(ledger)
-    assert (kept.state, kept.prompt) == ("queued", "outline")
+        record.state = "failed"  # nobody puts that
+        _, kept = turns_of(ledger)
+    assert (kept.state, kept.answer) == ("ok", "said")
 
 
 def test_later_states_replace_earlier_ones(runs_dir: Path) -> None:
@@ -154,12 +160,13 @@ def test_a_full_batch_is_written_without_anybody_waiting(
     with closing(new_ledger(runs_dir, on_commit=on_commit)) as ledger:
         ledger.put(turn(0))
         assert written.acquire(timeout=30)  # the first is written at once
-        for number in range(1, 501):
+        full = module._BATCH_ROWS
+        for number in range(1, full + 1):
             ledger.put(turn(number))
         assert written.acquire(timeout=30)
-        ledger.put(turn(501))
-        assert committed == [1, 501]
-    assert committed == [1, 501, 502]
+        ledger.put(turn(full + 1))
+        assert committed == [1, full + 1]
+    assert committed == [1, full + 1, full + 2]
 
 
 def test_a_lone_turn_is_written_without_anybody_waiting(runs_dir: Path) -> None:
