@@ -27,6 +27,7 @@ ENDINGS = {
     "SIGSEGV": (lambda: die_by(signal.SIGSEGV), ("signal", signal.SIGSEGV)),
     "_exit": (lambda: os._exit(3), ("exitcode", 3)),
     "abort": (os.abort, ("signal", signal.SIGABRT)),
+    "exec": (lambda: os.execvp("true", ["true"]), ("exitcode", 0)),
 }
 
 

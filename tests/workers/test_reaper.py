@@ -49,6 +49,12 @@ def test_the_child_goes_on_and_its_parent_waits(tmp_path: Path) -> None:
     assert (ran.stdout, ran.stderr, ran.returncode) == ("True True\n", "", 1)
 
 
+def test_ends_of_children_may_have_been_ignored(tmp_path: Path) -> None:
+    ignoring = "import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+    ran = run_python(["-c", ignoring + ENDS + "sys.exit(7)"], cwd=tmp_path)
+    assert (ran.stdout, ran.stderr, ran.returncode) == ("True True\n", "", 7)
+
+
 def test_signals_are_the_childs_as_before(tmp_path: Path) -> None:
     source = ENDS + "import signal; print(signal.pthread_sigmask(signal.SIG_BLOCK, ()))"
     assert run_python(["-c", source], cwd=tmp_path).stdout == "True True\nset()\n"

@@ -27,6 +27,7 @@ def stand_above(*inherited: int) -> None:
     if sys.platform != "linux":
         return
     kernel.adopt_orphans()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # inherited, it may be ignored
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _WAKES)
     child = os.fork()
     if child:
