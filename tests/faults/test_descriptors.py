@@ -7,9 +7,7 @@ import contextlib
 import os
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +16,7 @@ from hmz_mp import Pool
 from hmz_mp.core import watch
 from hmz_mp_worker.stdio import OUTPUT_CEILING
 from tests.faults.shipped import double, pid
-from tests.helpers import is_alive
+from tests.helpers import is_alive, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -212,23 +210,21 @@ async def test_output_of_one_turn_is_bounded(pool: Pool) -> None:
 
 
 async def test_output_of_a_turn_that_prints_for_ever_does_not_fill_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(watch, "_BUSY", 0.02)
 
-    def print_on(path: str) -> int:
-        """Print in pieces until told to stop; return the most that ever lay in memory."""
-        most = written = 0
-        while written < 200 << 20 and not Path(path).exists():
-            written += os.write(1, b"y" * (1 << 20))
-            if not written % (10 << 20):
-                time.sleep(0.02)
+    def print_much() -> int:
+        """Print more and more; return the most that ever lay in memory."""
+        most = 0
+        for _ in range(20):
+            os.write(1, b"y" * (10 << 20))
             most = max(most, os.fstat(1).st_blocks * 512)
+            wait_until(lambda: os.fstat(1).st_blocks * 512 < 9 << 20)  # its beginning is dropped
         return most
 
     async with Pool(1) as pool:
-        most = await pool.run(print_on, str(tmp_path / "stop"))
-        assert most < 150 << 20
+        assert await pool.run(print_much) < 25 << 20
 
 
 async def test_children_that_inherit_and_go_on_printing_harm_no_turn() -> None:
