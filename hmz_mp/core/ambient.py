@@ -7,8 +7,9 @@ module; it knows nothing of agents, flows, ledgers or terminals.
 from __future__ import annotations
 
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,8 +31,7 @@ __all__ = [
 TurnState = Literal["queued", "running", "ok", "failed", "cancelled", "not_run"]
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(msgspec.Struct, frozen=True):
     """What one turn is about: a file or a record.
 
     ``item_id`` is unique in its run and never lost. For a file it is the path relative to where
@@ -44,8 +44,7 @@ class Item:
     text: str | None = None
 
 
-@dataclass(slots=True, eq=False)
-class TurnRecord:
+class TurnRecord(msgspec.Struct, eq=False):
     """One agent turn, from submission to its end, as the ledger and the displays see it.
 
     Times are seconds: the three ``*_at`` by ``time.time()``, ``seconds`` the run time alone.

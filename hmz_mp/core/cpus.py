@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-__all__ = ["CpuBounds", "cpu_bounds", "share_of", "usable_cpus", "worker_environment"]
+__all__ = [
+    "CpuBounds",
+    "StrPath",
+    "cpu_bounds",
+    "folders_up",
+    "read_text",
+    "share_of",
+    "usable_cpus",
+    "worker_environment",
+]
+
+StrPath = str | os.PathLike[str]
 
 SHARE = "HMZ_MP_CPUS"  # in a worker's environment: its share of the CPUs, for pools inside it
 BOUNDED = "HMZ_MP_THREADS"  # there too: the names, of those below, that were not the user's
@@ -44,7 +54,7 @@ class CpuBounds(NamedTuple):
         return max(1, cpus)
 
 
-def usable_cpus(root: Path = Path("/sys/fs/cgroup"), proc: Path = Path("/proc/self")) -> int:
+def usable_cpus(root: StrPath = "/sys/fs/cgroup", proc: StrPath = "/proc/self") -> int:
     """Return the number of CPUs that this process may use, at least 1.
 
     In a pool's worker that is its share of them: pools in pools do not multiply the width.
@@ -54,12 +64,12 @@ def usable_cpus(root: Path = Path("/sys/fs/cgroup"), proc: Path = Path("/proc/se
     return cpu_bounds(root, proc).usable
 
 
-def cpu_bounds(root: Path = Path("/sys/fs/cgroup"), proc: Path = Path("/proc/self")) -> CpuBounds:
+def cpu_bounds(root: StrPath = "/sys/fs/cgroup", proc: StrPath = "/proc/self") -> CpuBounds:
     """Return what bounds the CPUs of this process, from the same places."""
     affinity = None
     if hasattr(os, "sched_getaffinity"):  # not on macOS
         affinity = len(os.sched_getaffinity(0))
-    quotas = [quota for quota in _quotas(root, proc) if quota > 0]
+    quotas = [quota for quota in _quotas(os.fspath(root), os.fspath(proc)) if quota > 0]
     share = os.environ.get(SHARE, "")
     return CpuBounds(
         present=os.cpu_count() or 1,
@@ -94,42 +104,46 @@ def worker_environment(workers: int, given: Mapping[str, str]) -> dict[str, str]
     return {SHARE: share, **dict.fromkeys(ours, share), BOUNDED: " ".join(ours), **given}
 
 
-def _quotas(root: Path, proc: Path) -> list[float]:
+def _quotas(root: str, proc: str) -> list[float]:
     """Return the quotas, in CPUs, of this process's cgroups and those above them."""
     found: list[float] = []
-    for line in _read(proc / "cgroup").splitlines():
+    for line in read_text(f"{proc}/cgroup").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if not controllers:  # version 2
             found += _climb(root, path, _quota_v2)
         elif "cpu" in controllers.split(","):
-            found += _climb(root / "cpu", path, _quota_v1)
+            found += _climb(f"{root}/cpu", path, _quota_v1)
     return found
 
 
-def _climb(root: Path, path: str, quota: object) -> list[float]:
-    assert callable(quota)
-    folder = root / path.strip("/")
-    found = []
-    while True:
-        found.append(quota(folder))
-        if folder == root or root not in folder.parents:
-            return found
-        folder = folder.parent
+def _climb(root: str, path: str, quota: Callable[[str], float]) -> list[float]:
+    return [quota(folder) for folder in folders_up(root, path)]
 
 
-def _quota_v2(folder: Path) -> float:
-    words = _read(folder / "cpu.max").split()
+def folders_up(root: str, path: str) -> list[str]:
+    """Return the folder of ``path`` below ``root``, and those above it up to ``root``."""
+    names = [name for name in path.split("/") if name]
+    return ["/".join([root, *names[:count]]) for count in range(len(names), -1, -1)]
+
+
+def _quota_v2(folder: str) -> float:
+    words = read_text(f"{folder}/cpu.max").split()
     return int(words[0]) / int(words[1]) if len(words) == 2 and words[0] != "max" else 0.0
 
 
-def _quota_v1(folder: Path) -> float:
-    quota, period = _read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us")
+def _quota_v1(folder: str) -> float:
+    quota, period = (
+        read_text(f"{folder}/cpu.cfs_quota_us"),
+        read_text(f"{folder}/cpu.cfs_period_us"),
+    )
     return int(quota) / int(period) if quota and period and int(quota) > 0 else 0.0
 
 
-def _read(path: Path) -> str:
+def read_text(path: str) -> str:
+    """Return what a file of the kernel's says, or nothing where there is none."""
     try:
-        return path.read_text().strip()
+        with open(path) as file:  # noqa: PTH123  # pathlib would be imported for this alone
+            return file.read().strip()
     except OSError:  # there is no such controller
         return ""

@@ -17,8 +17,6 @@ from functools import partial
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-import cloudpickle
-
 from hmz_mp.core.jobs import Kind, Timing
 from hmz_mp.errors import Unpicklable
 from hmz_mp_worker.payload import (
@@ -50,6 +48,8 @@ _importable: dict[str, bool] = {"__main__": False, "builtins": True}
 def by_value(module: ModuleType) -> None:
     """Ship what ``module`` defines by value from now on, since workers cannot import it."""
     if module.__name__ != "__main__":
+        import cloudpickle  # a slow import, that many programs do not need
+
         cloudpickle.register_pickle_by_value(module)
     _importable[module.__name__] = False
     if module.__name__.encode() not in _by_value_names:

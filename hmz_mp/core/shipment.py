@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from hmz_mp.core.functions import Function
 from hmz_mp.core.jobs import Job, JobState, Lane
@@ -16,8 +17,7 @@ __all__ = ["OnEvent", "Settings", "Shipment"]
 OnEvent = Callable[[Any, Event], object]
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True):
     """How turns are run: what `Pool.options` takes, but for what becomes a gate."""
 
     timeout: float | None = None

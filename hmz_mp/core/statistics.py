@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
-from pathlib import Path
+
+import msgspec
+
+from hmz_mp.core.cpus import read_text
 
 __all__ = ["LimitStatistics", "Statistics", "WorkerStatistics", "resident_memory"]
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerStatistics:
+class WorkerStatistics(msgspec.Struct, frozen=True):
     """One worker: ``turns`` were shipped to it so far; ``rss`` is its memory in bytes."""
 
     pid: int | None
@@ -23,8 +24,7 @@ class WorkerStatistics:
     rss: int
 
 
-@dataclass(frozen=True, slots=True)
-class LimitStatistics:
+class LimitStatistics(msgspec.Struct, frozen=True):
     """One limit: its bounds, how much of it is ``used``, the most that ever was, who waits."""
 
     at_once: int
@@ -34,8 +34,7 @@ class LimitStatistics:
     waiting: int
 
 
-@dataclass(frozen=True, slots=True)
-class Statistics:
+class Statistics(msgspec.Struct, frozen=True):
     """A pool at one moment. ``widest`` is the most turns that were ever in flight at once."""
 
     queued: int
@@ -54,10 +53,8 @@ def resident_memory(pid: int | None, *, tree: bool = False) -> int:
     if pid is None:
         return 0
     if not tree and sys.platform == "linux":
-        try:
-            return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
-        except (OSError, IndexError):
-            return 0
+        words = read_text(f"/proc/{pid}/statm").split()
+        return int(words[1]) * _PAGE if len(words) > 1 else 0
     import psutil  # a slow import, and most pools never ask
 
     try:

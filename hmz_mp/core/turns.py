@@ -10,8 +10,9 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+import msgspec
 
 from hmz_mp.core.jobs import Job, JobState
 
@@ -29,8 +30,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(msgspec.Struct, frozen=True):
     """What a turn that ran cost.
 
     ``worker`` is its process's pid, ``began`` by the monotonic clock, ``seconds`` the run time
@@ -44,23 +44,20 @@ class Account:
     output: str
 
 
-@dataclass(frozen=True, slots=True)
-class Shipped:
+class Shipped(msgspec.Struct, frozen=True):
     """The turn was handed to the worker of pid ``worker``."""
 
     worker: int
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(msgspec.Struct, frozen=True):
     """The turn says how far it is: ``fraction`` from 0 to 1, ``words`` for people."""
 
     fraction: float
     words: str
 
 
-@dataclass(frozen=True, slots=True)
-class Logged:
+class Logged(msgspec.Struct, frozen=True):
     """The turn logged something."""
 
     level: int
@@ -68,8 +65,7 @@ class Logged:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(msgspec.Struct, frozen=True):
     """The turn said something of a kind that its backend defines."""
 
     kind: str

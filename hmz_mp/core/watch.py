@@ -7,11 +7,12 @@ there seldom; it only looks, and asks the policy or the engine to act.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
-from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from hmz_mp.core.cpus import StrPath, folders_up, read_text
 from hmz_mp.core.jobs import Job, Worker, WorkerState
 from hmz_mp.core.loop import Driver, Handle
 from hmz_mp.core.policy import Policy
@@ -181,13 +182,11 @@ def _running(worker: Worker) -> list[Job]:
     return jobs if worker.kind == "host" else jobs[:1]
 
 
-def machine_memory(
-    root: Path = Path("/sys/fs/cgroup"), proc: Path = Path("/proc")
-) -> MachineMemory:
+def machine_memory(root: StrPath = "/sys/fs/cgroup", proc: StrPath = "/proc") -> MachineMemory:
     """Return the memory of this machine, or of this process's cgroup if that has less of it."""
-    fields = dict(
-        line.split()[:2] for line in _read(proc / "meminfo").splitlines() if len(line.split()) > 1
-    )
+    root, proc = os.fspath(root), os.fspath(proc)
+    lines = read_text(f"{proc}/meminfo").splitlines()
+    fields = dict(line.split()[:2] for line in lines if len(line.split()) > 1)
     if "MemAvailable:" in fields:
         total = int(fields["MemTotal:"]) << 10
         available = int(fields["MemAvailable:"]) << 10
@@ -203,36 +202,25 @@ def machine_memory(
     return MachineMemory(total, available)
 
 
-def _cgroups(root: Path, proc: Path) -> list[tuple[int, int]]:
+def _cgroups(root: str, proc: str) -> list[tuple[int, int]]:
     """Return limit and use of the memory of this process's cgroups that have a limit."""
     found = []
-    for line in _read(proc / "self" / "cgroup").splitlines():
+    for line in read_text(f"{proc}/self/cgroup").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if not controllers:
             top, limit, used, cache = root, "memory.max", "memory.current", "inactive_file"
         elif "memory" in controllers.split(","):
-            top, limit, used = root / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+            top, limit, used = f"{root}/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
             cache = "total_inactive_file"
         else:
             continue
-        folder = top / path.strip("/")
-        while True:
-            words = _read(folder / limit), _read(folder / used)
+        for folder in folders_up(top, path):
+            words = read_text(f"{folder}/{limit}"), read_text(f"{folder}/{used}")
             if words[0].isdigit() and words[1].isdigit():
                 statistics = dict(
-                    line.split() for line in _read(folder / "memory.stat").splitlines()
+                    line.split() for line in read_text(f"{folder}/memory.stat").splitlines()
                 )
                 taken = int(words[1]) - int(statistics.get(cache, 0))
                 found.append((int(words[0]), taken))
-            if folder == top or top not in folder.parents:
-                break
-            folder = folder.parent
     return found
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:  # there is no such thing here
-        return ""

@@ -126,7 +126,7 @@ class LocalEngine:
         self._losses = 0  # zygotes lost since a worker was last ready
         self._paths: tuple[list[str], str] = ([], "")
         self._closing = False
-        self._changed = anyio.Event()
+        self._changed: anyio.Event | None = None  # for who waits; its backend is a slow import
 
     def start(self) -> None:
         """Start the zygote. It boots while the caller goes on."""
@@ -366,7 +366,7 @@ class LocalEngine:
                 for worker in list(self._workers):
                     self.retire(worker)
                 while self._workers and self._zygote is not None and self._zygote.booted:
-                    await self._changed.wait()
+                    await self._change()
             await self.kill_all()
 
     async def kill_all(self) -> None:
@@ -378,12 +378,18 @@ class LocalEngine:
                 self._zygote.give_up()
             with anyio.move_on_after(_ZYGOTE_GRACE):
                 while self._zygote is not None:
-                    await self._changed.wait()
+                    await self._change()
             self._zygote_ended()
 
+    async def _change(self) -> None:
+        if self._changed is None:
+            self._changed = anyio.Event()
+        await self._changed.wait()
+
     def _note_change(self) -> None:
-        changed, self._changed = self._changed, anyio.Event()
-        changed.set()
+        changed, self._changed = self._changed, None
+        if changed is not None:
+            changed.set()
 
 
 def _descriptors() -> tuple[socket.socket, int, int, list[int]]:

@@ -8,8 +8,8 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+
+import msgspec
 
 import hmz_mp_worker
 from hmz_mp.core.loop import Driver
@@ -29,8 +29,7 @@ _EXIT_GRACE = 5.0
 _MULTIPROCESSING = "multiprocessing.process"
 
 
-@dataclass(frozen=True, slots=True)
-class ZygoteConfig:
+class ZygoteConfig(msgspec.Struct, frozen=True):
     """What a zygote is started with."""
 
     preload: Sequence[str] = ()
@@ -139,7 +138,7 @@ def authkey() -> bytes:
 
 
 def _command(control: int) -> list[str]:
-    home = str(Path(hmz_mp_worker.__file__).parent.parent)
+    home = os.path.dirname(os.path.dirname(hmz_mp_worker.__file__))  # noqa: PTH120  # a slow import
     # As multiprocessing does, so that -W, -X, -O and the like hold in workers too.
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # not in typeshed
     return [sys.executable, *flags, "-P", "-c", _CODE, str(control), str(os.getpid()), home]

@@ -12,7 +12,6 @@ import signal
 import sys
 import time
 from collections.abc import Iterable
-from pathlib import Path
 
 __all__ = [
     "MARK",
@@ -82,8 +81,9 @@ def children(pid: int) -> list[int]:
     """Return the processes whose parent ``pid`` is, by all of its threads."""
     found: list[int] = []
     try:
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            found += [int(word) for word in (task / "children").read_text().split()]
+        for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208  # as below
+            with open(f"/proc/{pid}/task/{task}/children") as file:  # noqa: PTH123  # a slow import
+                found += [int(word) for word in file.read().split()]
     except (OSError, ValueError):  # it has ended, or there is no /proc
         pass
     return found

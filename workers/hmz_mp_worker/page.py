@@ -11,7 +11,6 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-import tempfile
 from typing import NamedTuple
 
 __all__ = ["Page", "PageContent", "anonymous_file", "read_page", "running_ticket"]
@@ -24,6 +23,8 @@ def anonymous_file(name: str) -> int:
     """Return a descriptor of a file without a name, which goes with its last descriptor."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create(name, os.MFD_CLOEXEC)
+    import tempfile  # a slow import
+
     with tempfile.TemporaryFile(prefix=name) as file:  # macOS
         return os.dup(file.fileno())
 

@@ -18,7 +18,6 @@ import socket
 import sys
 import time
 from collections import deque
-from dataclasses import dataclass, field
 
 from hmz_mp_worker import kernel, wire, worker
 from hmz_mp_worker.between import changes
@@ -31,15 +30,17 @@ _FDS_AT_ONCE = 252  # SCM_RIGHTS carries at most 253
 _LOOK_FOR_PARENT = 1.0  # seconds between looks where there are no process descriptors
 
 
-@dataclass(slots=True, eq=False)
 class _Worker:
     """A worker as the zygote knows it."""
 
-    number: int
-    pid: int
-    page: int
-    hard_at: float | None = None  # when KILL follows TERM
-    marked: list[int] = field(default_factory=list)  # what it had started when TERM was sent
+    __slots__ = ("hard_at", "marked", "number", "page", "pid")
+
+    def __init__(self, number: int, pid: int, page: int) -> None:
+        self.number = number
+        self.pid = pid
+        self.page = page
+        self.hard_at: float | None = None  # when KILL follows TERM
+        self.marked: list[int] = []  # what it had started when TERM was sent
 
 
 class Zygote:
