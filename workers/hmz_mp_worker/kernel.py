@@ -77,13 +77,17 @@ def exists(pid: int) -> bool:
     return True
 
 
+def _read(pid: int, name: str) -> bytes:
+    with open(f"/proc/{pid}/{name}", "rb") as file:  # noqa: PTH123  # pathlib is a slow import
+        return file.read()
+
+
 def children(pid: int) -> list[int]:
     """Return the processes whose parent ``pid`` is, by all of its threads."""
     found: list[int] = []
     try:
-        for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208  # as below
-            with open(f"/proc/{pid}/task/{task}/children") as file:  # noqa: PTH123  # a slow import
-                found += [int(word) for word in file.read().split()]
+        for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208  # pathlib is a slow import
+            found += [int(word) for word in _read(pid, f"task/{task}/children").split()]
     except (OSError, ValueError):  # it has ended, or there is no /proc
         pass
     return found
@@ -102,7 +106,7 @@ def descendants(pid: int) -> list[int]:
 def bears(pid: int, mark: bytes) -> bool:
     """Tell whether ``mark`` is an entry of the environment that ``pid`` was started with."""
     try:
-        return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        return mark in _read(pid, "environ").split(b"\0")
     except OSError:  # it has ended, is not ours to look at, or there is no /proc
         return False
 
@@ -113,7 +117,7 @@ def marked_by(worker: int, pids: list[int]) -> list[int]:
     found: list[int] = []
     for pid in pids:
         try:
-            entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            entries = _read(pid, "environ").split(b"\0")
         except OSError:
             continue
         if any(entry.startswith(prefix) for entry in entries):
@@ -124,7 +128,7 @@ def marked_by(worker: int, pids: list[int]) -> list[int]:
 def is_running(pid: int) -> bool:
     """Tell whether ``pid`` has not ended; one that waits to be reaped has."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return _read(pid, "stat").rpartition(b")")[2].split()[0] != b"Z"
     except (OSError, IndexError):
         return False
 
