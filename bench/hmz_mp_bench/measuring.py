@@ -17,7 +17,7 @@ from hmz_mp_bench.runner import Measured, run_fresh, run_start
 __all__ = ["Position", "carry_out", "in_a_fresh_process"]
 
 TIMEOUT = 60.0
-_TIMES = 8  # how many times as long as expected a run may take
+_TIMES = 15  # how many times as long as expected a run may take
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,7 @@ WORKLOADS: dict[str, Workload] = {
         fewer=dict.fromkeys((*LIBRARY, *PEERS), 5_000)
         | {"deadpool": 2_000, "ray": 2_000, "dask": 500, "hmz": 2_000},
         note="the bare pipe has one call in flight in each child",
+        seconds=1.1,
     ),
     "window": Workload(
         "1,000,000 awaitable no-op calls, 1,000 in flight",
@@ -84,27 +85,28 @@ WORKLOADS: dict[str, Workload] = {
         (*OURS, "process-pool", "multiprocessing-pool"),
         runs=1, per_call=True, extra=("growth",),
         fewer={"process-pool": 20_000, "multiprocessing-pool": 20_000},
-        cannot=_no(("joblib", "anyio", "trio-parallel"), NOT_AWAITABLE)
-        | _no(("loky", "mpire", "pebble", "deadpool", *CLUSTERS), f"{TOO_SLOW}; see gathered"),
-        seconds=15.0,
+        cannot=_no((*PEERS, *CLUSTERS), f"{TOO_SLOW}; see gathered") | {"joblib": NOT_AWAITABLE},
+        seconds=11.0,
     ),
     "one-by-one": Workload(
         "no-op calls, one after the other",
         f"{_HERE}.throughput:one_by_one", "call", _counts(2_000, 500, 300),
         (*OURS, *LIBRARY, *PEERS, *CLUSTERS, "hmz", *FLOORS),
         per_call=True, fewer={"joblib": 200, "ray": 500, "dask": 200},
+        seconds=0.9,
     ),
     "mebibyte": Workload(
         "1 MiB of random bytes there and back",
         f"{_HERE}.throughput:mebibyte", "call", _counts(300, 50, 10),
         (*OURS, *LIBRARY, *PEERS, *CLUSTERS, "bare-pipe"),
         per_call=True, fewer={"deadpool": 60, "loky": 100, "joblib": 60, "ray": 60, "dask": 20},
+        seconds=1.0,
     ),
     "large": Workload(
         "256 MiB of random bytes there and back",
-        f"{_HERE}.throughput:large", "call", _counts(2, 1, 1),
+        f"{_HERE}.throughput:large", "call", _counts(3, 1, 1),
         (*OURS, *LIBRARY, "loky", "mpire", "pebble", "anyio", "trio-parallel", "bare-pipe"),
-        runs=2, per_call=True,
+        runs=1, per_call=True,
         cannot={"joblib": "it maps arrays only; bytes go as loky's", "deadpool": TOO_SLOW}
         | _no(CLUSTERS, "their stores would have to be set up for it"),
         seconds=6.0,
@@ -114,17 +116,18 @@ WORKLOADS: dict[str, Workload] = {
         f"{_HERE}.throughput:mapped", "call", _counts(1_000_000, 100_000, 20_000),
         (*OURS, *LIBRARY, "loky", "joblib", "mpire", "pebble", "serial"),
         runs=2, per_call=True, extra=("growth",),
+        fewer={"mpire": 200_000, "pebble": 300_000},
         cannot=_no(("anyio", "trio-parallel"), NO_MAP)
         | _no(("deadpool", *CLUSTERS), f"its map has no chunks; {TOO_SLOW}"),
         note="peers are told to take chunks of 1,000, and so is ProcessExecutor",
-        seconds=4.0,
+        seconds=3.0,
     ),
     "start": Workload(
         "a whole process: import to first answers of both workers",
         "", "answers", _counts(1, 1, 1),
         (*OURS, "process-pool", "process-pool-forkserver", "multiprocessing-pool", *PEERS,
          *CLUSTERS),
-        runs=9, thrown_away=1, extra=("whole",), own_process=True, seconds=0.5,
+        runs=9, thrown_away=1, extra=("whole",), own_process=True, seconds=0.35,
         note="whole is to the end of the process",
     ),
     "memory": Workload(
@@ -133,6 +136,7 @@ WORKLOADS: dict[str, Workload] = {
         (*OURS, *LIBRARY, *PEERS, *CLUSTERS, "bare-pipe"),
         runs=1, unit="bytes", extra=("private", "others"), needs="/proc/self/smaps_rollup",
         note="others: all further processes of the executor together",
+        seconds=1.2,
     ),
     "killed": Workload(
         "a worker killed in its call: time until both answer again",
@@ -140,22 +144,24 @@ WORKLOADS: dict[str, Workload] = {
         (*OURS, *LIBRARY, *PEERS, *CLUSTERS),
         runs=1, extra=("least", "most"), fewer={"ray": 3, "dask": 3, "loky": 10, "joblib": 10},
         note="the median of so many kills; a broken executor is made anew, as its user has to",
-        seconds=4.0,
+        seconds=5.0,
     ),
     "parse": Workload(
         "ast.parse and walk over 400 standard-library files",
         f"{_HERE}.throughput:parsed", "all", _counts(400, 100, 40),
         (*OURS, *LIBRARY, *PEERS, *CLUSTERS, *FLOORS),
         runs=3,
+        seconds=2.1,
     ),
     "ticker": Workload(
         "how late a 5 ms ticker is beside 100 heavy calls, 99th percentile",
         f"{_HERE}.beside:ticker", "p99", _counts(100, 20, 6),
         (*OURS, *LIBRARY, "loky", "pebble", "anyio", "trio-parallel", "hmz", "threads"),
         runs=2, extra=("middle", "most"),
+        fewer=dict.fromkeys((*LIBRARY, *PEERS, "hmz", "threads"), 50),
         cannot=_no(("mpire", "deadpool", *CLUSTERS), "left out to save time")
         | {"joblib": "it blocks; there is no loop beside it"},
-        seconds=4.0,
+        seconds=3.0,
     ),
     "mixed": Workload(
         "200 agent turns that wait 0.5 s beside 2,000 heavy calls, to the bound",
@@ -171,6 +177,7 @@ WORKLOADS: dict[str, Workload] = {
         "10,000 sessions, one turn each",
         f"{_HERE}.agents:sessions", "all", _counts(10_000, 1_000, 200),
         ("hmz-mp", "hmz-mp-trio", "hmz"),
+        seconds=1.5,
     ),
     "opened": Workload(
         "1,000,000 sessions opened",
@@ -181,6 +188,6 @@ WORKLOADS: dict[str, Workload] = {
         "hmz-mp exec over 20,000 small files, ledger on, beside the bare map of its tool",
         f"{_HERE}.agents:over_files", "call", _counts(20_000, 1_000, 200),
         ("hmz-mp-exec", "bare-map"),
-        runs=2, per_call=True, seconds=6.0,
+        runs=2, per_call=True, seconds=5.0,
     ),
 }  # fmt: skip

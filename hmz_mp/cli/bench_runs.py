@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hmz_mp.cli.bench_show import Where, print_table
+from hmz_mp.cli.bench_show import Where, print_table, stoppable
 from hmz_mp.errors import BadInput
 from hmz_mp.terminal import make_console, printable, safe_text
 from hmz_mp_bench.machine import about
@@ -109,7 +109,7 @@ def _measure(results: Results, runs: int | None, against: Sequence[str]) -> bool
     planned = plan(results.workloads, CONTENDERS, against, results.size, runs)
     steps = [one for one in planned if results.cell(one.workload, one.contender).left_out is None]
 
-    with Where() as where:
+    with stoppable(), Where() as where:
 
         def watch(position: Position) -> None:
             step = position.step

@@ -5,24 +5,38 @@ Imported by ``cli.bench_runs``. What the tables say is in ``hmz_mp_bench.tables`
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from hmz_mp.cli.words import duration
 from hmz_mp.terminal import make_console, printable, safe_text, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from rich.console import Console
     from rich.live import Live
 
     from hmz_mp_bench.tables import Table
 
-__all__ = ["Where", "print_table"]
+__all__ = ["Where", "print_table", "stoppable"]
 
 PLAIN_SECONDS = 10.0  # between two lines where there is no terminal
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Have SIGTERM and SIGHUP do what Ctrl-C does: end what is measured, and show what there is."""
+    signals = (signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(one, signal.default_int_handler) for one in signals]
+    try:
+        yield
+    finally:
+        for one, handler in zip(signals, before, strict=True):
+            signal.signal(one, handler)
 
 
 class Where:

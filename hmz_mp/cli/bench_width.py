@@ -15,7 +15,7 @@ import click
 
 from hmz_mp.agents import agent_from_spec
 from hmz_mp.agents.spec import parse
-from hmz_mp.cli.bench_show import Where, print_table
+from hmz_mp.cli.bench_show import Where, print_table, stoppable
 from hmz_mp.core.cpus import usable_cpus
 from hmz_mp.errors import BadInput
 from hmz_mp.terminal import printable
@@ -82,7 +82,7 @@ def _sweep(
     took: list[float] = []
     total = runs * len(widths)
     try:
-        with Where() as where:
+        with stoppable(), Where() as where:
             for number in range(total):
                 width = widths[number % len(widths)]
                 left = (total - number) * (sum(took) / len(took) if took else 1.0)

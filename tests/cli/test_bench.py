@@ -213,7 +213,8 @@ def test_an_interrupted_sweep_names_the_best_so_far(
     assert "partial" in done.stderr
 
 
-def test_ctrl_c_ends_what_is_measured(here: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_what_is_measured(here: Path, number: signal.Signals) -> None:
     command = [sys.executable, "-m", "hmz_mp", "bench", "--width", "sh/sleep 30", "a.py"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -225,7 +226,7 @@ def test_ctrl_c_ends_what_is_measured(here: Path) -> None:
             return bool(below)
 
         wait_until(sleeping)
-        bench.send_signal(signal.SIGINT)
+        bench.send_signal(number)
         _, said = bench.communicate(timeout=20)
     assert bench.returncode == 130, said
     assert "partial" in said
