@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo sync format lint type test slow repeat cov bench bench-smoke chaos soak check clean
+.PHONY: demo sync format lint type test agents slow repeat cov bench bench-smoke chaos soak check clean
 
 demo: $(VENV)/.run ; $(BIN)/hmz-mp exec -f docs/examples/flows/complexity.py -a tool/hmz_mp.toolbox.python:outline --include '*.py' "outline"
 sync: $(VENV)/.dev
@@ -11,6 +11,7 @@ format: sync ; $(BIN)/ruff format . && $(BIN)/ruff check --fix .
 lint: sync ; $(BIN)/ruff format --check . && $(BIN)/ruff check .
 type: sync ; $(BIN)/mypy && $(BIN)/mypy -p bench.faults
 test: sync ; $(BIN)/pytest
+agents: sync .agents/.installed ; $(BIN)/pytest -m agents tests/real_agents
 slow: sync ; $(BIN)/pytest -m slow
 repeat: sync ; $(BIN)/pytest --repeat 50 tests/faults
 cov: sync ; $(BIN)/pytest --cov=hmz_mp --cov=hmz_mp_worker --cov-report=term-missing
@@ -19,8 +20,9 @@ bench-smoke: sync ; $(BIN)/hmz-mp bench --smoke
 chaos: sync ; HMZ_MP_CHAOS_SECONDS=120 $(BIN)/pytest --timeout 400 tests/chaos
 soak: sync ; HMZ_MP_CHAOS_SECONDS=3600 $(BIN)/pytest --timeout 5000 tests/chaos
 check: lint type test
-clean: ; rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+clean: ; rm -rf $(VENV) .agents .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
+.agents/.installed: tests/real_agents/package.json ; mkdir -p .agents && cp $< .agents/ && npm install --prefix .agents --no-audit --no-fund --loglevel error && touch $@
 $(VENV)/bin/python: ; $(PYTHON) -m venv $(VENV)
 $(VENV)/.run: $(VENV)/bin/python pyproject.toml ; $(BIN)/python -m pip install -q -e . && touch $@
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml ; $(BIN)/python -m pip install -q -e '.[dev]' && touch $@ $(VENV)/.run

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.programs import fake_claude
+
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ["bench.md", "exec.md", "flows.md"]
+PAGES = ["agents.md", "bench.md", "exec.md", "flows.md"]
 
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MARK = "---- status"
@@ -37,6 +39,7 @@ def bash(tmp_path: Path) -> list[str]:
         program = programs / name
         program.write_text(f'#!/bin/sh\nexec {sys.executable} {arguments} "$@"\n')
         program.chmod(0o755)
+    fake_claude(programs)
     shutil.copytree(
         DOCS / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__")
     )

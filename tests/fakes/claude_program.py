@@ -124,10 +124,20 @@ class Turn:
         self.fields: dict[str, Any] = {}
 
     def run(self, text: str) -> None:
-        word, _, rest = text.strip().partition(" ")
+        word, rest = (*text.split(None, 1), "", "")[:2]
         method = getattr(self, f"do_{word.replace('-', '_').lstrip('/')}", None)
-        answer = method(rest) if method is not None else f"answer to {text.strip()}"
+        answer = method(rest) if method is not None else self.plainly(text.strip())
         self.finish(answer or "")
+
+    def plainly(self, text: str) -> str:
+        """Say back what was asked; give some value, of a schema that has one."""
+        schema = json.loads(self.program.schema or "{}")
+        if "properties" in schema:
+            types = {name: one.get("type") for name, one in schema["properties"].items()}
+            self.fields["structured_output"] = {
+                name: 1 if kind == "integer" else "text" for name, kind in types.items()
+            }
+        return f"answer to {text}"
 
     def finish(self, answer: str) -> None:
         total = self.program.total
@@ -195,7 +205,7 @@ class Turn:
     # How it fails.
 
     def do_deny(self, tool: str) -> str:
-        self.fields["permission_denials"] = [{"tool_name": tool, "tool_input": {}}]
+        self.fields["permission_denials"] = [{"tool_name": tool.split()[0], "tool_input": {}}]
         return "all done"
 
     def do_error(self, rest: str) -> str:

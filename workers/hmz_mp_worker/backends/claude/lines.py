@@ -161,11 +161,16 @@ class TurnReader:
         return []
 
     def _note_retry(self, line: Line) -> None:
-        """The service has refused; the program would wait and try again, which is not its to do."""
-        status = line.error_status if isinstance(line.error_status, int) else None
+        """The service has refused; the program would wait and try again, which is not its to do.
+
+        A connection that was lost says nothing of the service: there its one retry is let go on.
+        """
+        status = line.error_status
+        if not isinstance(status, int):
+            return
         delay = line.retry_delay_ms
         wait = delay / 1000 if status == 429 and isinstance(delay, (int, float)) else None
-        said = f"the service answered with status {status}" if status else "no answer came"
+        said = f"the service answered with status {status}"
         reason = f"{said} ({line.error})" if line.error else said
         self.failure = failure_of_status(status, reason, retry_after=wait)
 
