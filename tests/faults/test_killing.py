@@ -19,6 +19,7 @@ import psutil
 import pytest
 
 from hmz_mp import Pool
+from hmz_mp.core import policy
 from hmz_mp.engines import local
 from hmz_mp.engines import zygote as engine_zygote
 from hmz_mp.errors import TurnTimeout, WorkerDied
@@ -318,6 +319,27 @@ async def test_an_async_call_that_does_not_heed_its_end_costs_the_others_nothing
         (tmp_path / "go").touch()
         assert await asyncio.gather(*others) == [worker] * 10
         assert pool.statistics().failed == 1
+
+
+async def test_an_async_call_that_holds_up_its_loop_is_ended_with_its_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policy, "HOST_GRACE", 0.2)
+
+    async def hold_up(path: str) -> None:
+        say_and_hang(path)
+
+    async def answer() -> int:
+        return os.getpid()
+
+    path = tmp_path / "pid"
+    async with Pool(1) as pool:
+        worker = await pool.run(answer)
+        turn = pool.submit(hold_up, str(path))
+        await await_until(lambda: written(path))
+        turn.cancel()
+        await await_until(lambda: not is_alive(worker))
+        assert await pool.run(answer) != worker
 
 
 async def test_cancelling_in_the_instant_the_next_call_begins_a_thousand_times() -> None:

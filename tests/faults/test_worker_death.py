@@ -176,6 +176,30 @@ async def test_what_calls_started_goes_with_the_process_that_forks_workers(
         assert pool.statistics().failed == 1
 
 
+async def test_an_async_call_that_ends_the_process_it_shares_ends_what_runs_there() -> None:
+    async def end() -> None:
+        print("about to end")
+        os._exit(3)
+
+    async def wait() -> int:
+        await asyncio.sleep(60)
+        return 0
+
+    async def answer() -> int:
+        return os.getpid()
+
+    async with Pool(2) as pool:
+        before = await pool.run(answer)
+        others = [pool.submit(wait) for _ in range(5)]
+        calls = [pool.submit(double, n) for n in range(20)]
+        ended = await asyncio.gather(pool.submit(end), *others, return_exceptions=True)
+        for error in ended:
+            assert isinstance(error, WorkerDied)
+            assert (error.pid, error.exitcode) == (before, 3)
+        assert await asyncio.gather(*calls) == [2 * n for n in range(20)]
+        assert await pool.run(answer) != before
+
+
 # Workers that cannot start.
 
 
