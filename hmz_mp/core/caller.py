@@ -62,6 +62,7 @@ class Caller:
         """Yield ``fn``'s answers for the items of the iterables, taken together as by ``zip``.
 
         Takes sync and async iterables, infinite ones too: it reads ahead a bounded window only.
+        An async generator that was not read to its end is closed with this one.
         ``at_once`` bounds how many are in flight (0: nothing but the pool's own width),
         ``ordered=False`` yields answers as they land. The first failure is raised in its place
         and what was begun is cancelled; ``suppress=True`` yields ``None`` there and goes on.

@@ -39,6 +39,7 @@ __all__ = [
     "pack_initializer",
 ]
 
+FUNCTION_CEILING = 1 << 27  # bytes of a function's pickle: it is kept, here and in each worker
 _KEPT = 512  # functions kept that no turn names, for the next one that does
 
 _by_value_names: list[bytes] = [b"__main__"]  # a list: other threads may read it meanwhile
@@ -183,6 +184,21 @@ def _kind_of(call: Any) -> Kind:
 
 
 def _pack_function(call: Any) -> bytes:
+    return _within_ceiling(_pickle_function(call), f"the function {name_of(call)}")
+
+
+def _within_ceiling(data: bytes, what: str) -> bytes:
+    """Return a pickle that is small enough to be kept and sent whole. Raises `Unpicklable`."""
+    if len(data) > FUNCTION_CEILING:
+        raise Unpicklable(
+            what,
+            f"its pickle, with what it carries, has {len(data):,} bytes, and at most "
+            f"{FUNCTION_CEILING:,} are sent with a function: pass what is large as an argument",
+        )
+    return data
+
+
+def _pickle_function(call: Any) -> bytes:
     try:
         if isinstance(call, (FunctionType, BuiltinFunctionType, type)):
             if not is_importable(getattr(call, "__module__", None) or "builtins"):
@@ -360,12 +376,14 @@ def pack_arguments(call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 def pack_initializer(initializer: Callable[..., Any], initargs: tuple[Any, ...]) -> bytes:
     """Pickle a pool's initializer with its arguments. Raises `Unpicklable`."""
+    what = f"the initializer {name_of(initializer)}"
     try:
         is_importable(getattr(initializer, "__module__", None) or "builtins")
         payload = _dump((initializer, initargs))
-        return payload.data if not payload.buffers else pickle_by_value((initializer, initargs))
+        data = payload.data if not payload.buffers else pickle_by_value((initializer, initargs))
     except Exception as error:
-        raise Unpicklable(f"the initializer {name_of(initializer)}", _reason(error)) from error
+        raise Unpicklable(what, _reason(error)) from error
+    return _within_ceiling(data, what)
 
 
 def _guilty(call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

@@ -38,6 +38,7 @@ _RETIRE_GRACE = 5.0  # seconds that idle workers have to exit when the pool is l
 _ZYGOTE_GRACE = 6.0  # seconds that the zygote has to end everything, more than it takes itself
 _TAIL = 4096
 _SPARE_DESCRIPTORS = 8
+_ALONE_FROM = 1 << 20  # bytes of a function's pickle that is not sent with others
 
 
 class EngineEvents(Protocol):
@@ -173,6 +174,9 @@ class LocalEngine:
             if function.id not in target.functions:
                 target.functions.add(function.id)
                 functions.append(wire.Function(function.id, function.data))
+                if len(function.data) > _ALONE_FROM:  # in a message of its own, under its ceiling
+                    target.connection.send(wire.encode(wire.Calls(functions, [])))
+                    functions = []
             data, extra = split(job.payload)
             session = job.lane.id if job.lane.serial else 0
             shared = None

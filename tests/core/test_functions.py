@@ -24,6 +24,7 @@ from hmz_mp.core.functions import (
     pack_initializer,
 )
 from hmz_mp.errors import Unpicklable
+from hmz_mp_worker import framing
 from hmz_mp_worker.payload import load
 from tests.core import functions
 
@@ -436,3 +437,35 @@ async def test_failures_to_pickle_are_the_turns() -> None:
         assert await pool.run(len, "ab") == 2
         statistics = pool.statistics()
         assert (statistics.failed, statistics.done) == (3, 1)
+
+
+# Functions that carry too much.
+
+
+@pytest.mark.anyio
+async def test_a_function_that_carries_too_much_fails_its_turns_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(functions_module, "FUNCTION_CEILING", 1 << 20)
+    async with Pool(1) as pool:
+        turn = pool.submit(functools.partial(len, bytes(2 << 20)))
+        with pytest.raises(Unpicklable, match=r"the function len cannot .* 2,097,\d+ bytes, and at "
+                                              r"most 1,048,576 .* as an argument"):  # fmt: skip
+            await turn
+        with pytest.raises(Unpicklable, match="as an argument"):
+            async for _ in pool.map(functools.partial(operator.add, bytes(2 << 20)), [b""]):
+                pass
+        assert await pool.run(len, bytes(2 << 20)) == 2 << 20
+    with pytest.raises(Unpicklable, match=r"the initializer len .* as an argument"):
+        Pool(1, initializer=len, initargs=(bytes(2 << 20),))
+
+
+@pytest.mark.anyio
+async def test_large_functions_are_sent_each_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Together they would be over the ceiling of a message."""
+    monkeypatch.setattr(framing, "BODY_CEILING", 4 << 20)
+    async with Pool(1) as pool:
+        await pool.run(len, "")
+        calls = [functools.partial(operator.add, bytes([at]) * (2 << 20)) for at in range(5)]
+        turns = [pool.submit(call, b"!") for call in calls]
+        assert [(await turn)[-2:] for turn in turns] == [bytes([at]) + b"!" for at in range(5)]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextvars import ContextVar
 from pathlib import Path
@@ -13,6 +14,7 @@ import anyio.lowlevel
 import pytest
 
 from hmz_mp import Pool
+from hmz_mp.core.window import _PACK_MOST, _WINDOW_MOST
 from hmz_mp.errors import Unpicklable, WorkerDied
 from tests.core import functions
 from tests.helpers import await_until, is_alive, written
@@ -87,7 +89,7 @@ async def test_an_infinite_iterable_is_read_a_bounded_window_ahead() -> None:
             if answer == 100:
                 break
         await answers.aclose()  # type: ignore[attr-defined]  # it is a generator
-        assert ahead <= 2 * 512 + 1
+        assert ahead <= 2 * _WINDOW_MOST + _PACK_MOST
         seen = source._last
         await pool.run(len, "later")
         assert source._last == seen
@@ -343,3 +345,112 @@ async def test_the_source_sees_the_callers_context() -> None:
 
     async with Pool(1) as pool:
         assert await collect(pool.map(functions.identity, read())) == ["the caller's"]
+
+
+async def test_a_slow_iterable_does_not_hold_back_its_first_answers() -> None:
+    """Nor does it keep the loop: it is read for a millisecond, or a few items, at a time."""
+    read = 0
+
+    def slowly() -> Iterator[int]:
+        nonlocal read
+        for at in range(2000):
+            read += 1
+            if at > 200:  # by now the calls are known to be short
+                time.sleep(0.0005)
+            yield at
+
+    async with Pool(1) as pool:
+        behind = []
+        async for answer in pool.map(functions.identity, slowly()):
+            behind.append(read - answer)
+        assert len(behind) == 2000
+        assert min(behind[300:1000]) < 200  # all that is left, 1000 and more, if it held them back
+
+
+async def test_a_pack_that_turns_out_heavy_is_run_by_all_workers(tmp_path: Path) -> None:
+    """Its rest is begun again once an item has taken long; order and each ending stay."""
+
+    def turn_heavy(value: int) -> int:
+        if value < 3000:
+            return value
+        if value % 10 == 3:
+            raise ValueError(value)
+        (tmp_path / f"{os.getpid()}-{value}").touch()
+        time.sleep(0.015)
+        return value
+
+    async with Pool(2) as pool:
+        found = await collect(pool.map(turn_heavy, range(3060), suppress=True))
+        assert found == [None if at >= 3000 and at % 10 == 3 else at for at in range(3060)]
+        ran = [one.name.split("-") for one in tmp_path.iterdir()]
+        assert len(ran) == 54, "each of them once"
+        assert len({pid for pid, _ in ran}) == 2
+
+
+async def test_items_and_answers_that_are_large_wait_in_small_numbers() -> None:
+    mebibyte = 1 << 20
+    made = taken = most = 0
+
+    def make() -> Iterator[bytes]:
+        nonlocal made
+        while True:
+            made += 1
+            yield bytes(mebibyte)
+
+    async with Pool(2) as pool:
+        await collect(pool.map(len, [b""] * 100))
+        answers = pool.map(len, make())
+        async for length in answers:
+            assert length == mebibyte
+            taken += 1
+            most = max(most, made - taken)
+            if taken == 300:
+                break
+        await answers.aclose()  # type: ignore[attr-defined]  # it is a generator
+    assert most <= 70
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+async def test_breaking_off_closes_an_async_generator(ordered: bool) -> None:
+    closed = anyio.Event()
+
+    async def generate() -> AsyncIterator[int]:
+        try:
+            for at in itertools.count():
+                await anyio.lowlevel.checkpoint()
+                yield at
+        finally:
+            closed.set()
+
+    async with Pool(1) as pool:
+        answers = pool.map(functions.identity, generate(), ordered=ordered)
+        await anext(answers)
+        await answers.aclose()  # type: ignore[attr-defined]  # it is a generator
+        assert closed.is_set()
+        failing = pool.map(functions.fail_on, generate(), itertools.repeat(0), ordered=ordered)
+        closed = anyio.Event()
+        with pytest.raises(ValueError, match="not 0"):
+            await collect(failing)
+        assert closed.is_set()
+
+
+async def test_a_consumer_that_never_waits_leaves_the_loop_its_turn() -> None:
+    async with Pool(1) as pool:
+        await collect(pool.map(functions.identity, range(2000)))
+        turns = 0
+        over = False
+
+        async def count() -> None:
+            nonlocal turns
+            while not over:
+                turns += 1
+                await anyio.lowlevel.checkpoint()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(count)
+            began = time.monotonic()
+            async for _ in pool.map(functions.identity, range(100_000)):
+                pass
+            seconds = time.monotonic() - began
+            over = True
+        assert turns > seconds / 0.05

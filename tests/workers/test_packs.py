@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pickle
 import threading
+from collections.abc import Iterator
 from typing import Any
+
+import pytest
 
 from hmz_mp_worker import wire
 from hmz_mp_worker.packs import Pack
+from hmz_mp_worker.state import RunningTurn, process
 
 
 def fail_on_two(value: int) -> int:
@@ -52,3 +56,59 @@ def test_a_value_that_cannot_be_pickled_fails_its_item() -> None:
     assert each is not None
     assert each[0] == (True, pickle.dumps("fine", 5))
     assert "lock" in wire.decode_failure(each[1][1]).unpicklable
+
+
+def test_items_of_one_argument() -> None:
+    assert Pack(abs, single=True)([-1, -2]) == ([1, 2], None)
+    assert Pack(len, single=True)([(1, 2), (3,)]) == ([2, 1], None)
+
+
+class Speaker:
+    def say(self, ticket: int, kind: str, data: bytes) -> None:
+        raise AssertionError
+
+
+@pytest.fixture
+def turn() -> Iterator[RunningTurn]:
+    process.turn = RunningTurn(7, 0, {}, Speaker())
+    yield process.turn
+    process.turn, process.late = None, 0
+
+
+@pytest.mark.usefixtures("turn")
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_pack_that_takes_long_is_cut_short_after_the_item_that_runs(raises: bool) -> None:
+    def grow_late(value: int) -> int:
+        if value == 2:
+            process.late = 7
+            if raises:
+                raise ValueError(value)
+        return value
+
+    values, each = Pack(grow_late, single=True, divisible=True)(list(range(10)))
+    if raises:
+        assert each is not None
+        assert [ok for ok, _ in each] == [True, True, False]
+    else:
+        assert values == [0, 1, 2]
+
+
+@pytest.mark.usefixtures("turn")
+def test_another_turn_that_was_late_cuts_nothing_short() -> None:
+    process.late = 6
+    assert Pack(abs, single=True, divisible=True)([-1, -2]) == ([1, 2], None)
+
+
+@pytest.mark.usefixtures("turn")
+def test_a_pack_that_has_to_stay_whole_is_not_cut_short() -> None:
+    process.late = 7
+    assert Pack(abs, single=True)([-1, -2]) == ([1, 2], None)
+
+
+def test_large_values_stay_inside() -> None:
+    _, each = Pack(bytearray, single=True)([1 << 17, 1])
+    assert each is not None
+    assert [pickle.loads(data) for _, data in each] == [bytearray(1 << 17), bytearray(1)]
+    _, each = Pack(memoryview, single=True)([b"x" * (1 << 17)])
+    assert each is not None
+    assert pickle.loads(each[0][1]) == b"x" * (1 << 17)

@@ -222,6 +222,18 @@ def failed(error: BaseException, **options: Any) -> wire.Failure:
         return wire.decode_failure(payload.pack_failure(raised, **options))
 
 
+def test_an_exception_that_holds_too_much_goes_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(payload, "_FAILURE_MOST", 10_000)
+    monkeypatch.setattr(payload, "_TEXT_MOST", 1000)
+    failure = failed(ValueError("x" * 5000, b"y" * 5000))
+    assert (failure.pickle, failure.type_name) == (b"", "ValueError")
+    assert failure.text.startswith("('xxx")
+    assert failure.text.endswith("yyy')")
+    assert "characters left out" in failure.text
+    assert max(len(failure.text), len(failure.traceback)) < 1100
+    assert failed(ValueError("x" * 5000)).pickle
+
+
 def rebuilt(error: BaseException) -> Any:
     return pickle.loads(failed(error).pickle)
 

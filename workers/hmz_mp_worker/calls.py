@@ -149,6 +149,7 @@ class CallWorker:
         """Relieve what waits if the call of ticket ``seen`` still runs; return what runs now."""
         ticket = self._ticket
         if ticket and ticket == seen:
+            state.process.late = ticket
             self._read_ahead()
             tickets = self._give_back()
             if tickets:

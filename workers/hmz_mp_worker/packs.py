@@ -5,13 +5,12 @@ Each item's failure is its own: it is packed like a turn's, and the items after 
 
 from __future__ import annotations
 
-import pickle
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from hmz_mp_worker.between import changes
-from hmz_mp_worker.payload import PLAIN, dump_back, pack_failure
+from hmz_mp_worker.payload import PLAIN, Payload, dump_inside, pack_failure
 from hmz_mp_worker.proving import prove
 from hmz_mp_worker.running import leave_fork
 from hmz_mp_worker.state import process
@@ -19,35 +18,30 @@ from hmz_mp_worker.state import process
 __all__ = ["Pack", "Packed"]
 
 # Either the plain values themselves, or for each item whether it was answered, and what with:
-# its value's pickle or its packed failure.
+# its value's pickle or its packed failure. The first items' only, if it was cut short.
 Packed = tuple[list[Any], None] | tuple[None, list[tuple[bool, bytes]]]
 
 
 class Pack:
-    """Calls a function once for each tuple of arguments."""
+    """Calls a function once for each item: a tuple of arguments, or if ``single`` the argument.
 
-    __slots__ = ("function",)
+    If ``divisible``, a pack that turns out to take long ends after the item that runs then, and
+    the rest is not answered.
+    """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    __slots__ = ("divisible", "function", "single")
+
+    def __init__(
+        self, function: Callable[..., Any], *, single: bool = False, divisible: bool = False
+    ) -> None:
         self.function = function
+        self.single = single
+        self.divisible = divisible
 
-    def __call__(self, items: list[tuple[Any, ...]]) -> Packed:
+    def __call__(self, items: list[Any]) -> Packed:
         """Return the answers, in order."""
-        function = self.function
-        values = []
         failures: dict[int, bytes] = {}
-        for at, args in enumerate(items):
-            try:
-                values.append(function(*args))
-            except BaseException as error:  # any exception is the item's ending, SystemExit too
-                if process.forked:
-                    leave_fork(error)
-                failures[at] = pack_failure(error, skip=sys._getframe())
-                values.append(None)
-            if process.forked:
-                leave_fork(None)
-            if changes.any():
-                changes.put_back()
+        values = self._call_each(zip(items, strict=False) if self.single else items, failures)
         if not failures and PLAIN.issuperset(map(type, values)):
             return values, None
         return None, [
@@ -55,13 +49,33 @@ class Pack:
             for at, value in enumerate(values)
         ]
 
+    def _call_each(self, items: Iterable[tuple[Any, ...]], failures: dict[int, bytes]) -> list[Any]:
+        function, anything_changed = self.function, changes.any
+        ticket = process.turn.ticket if self.divisible and process.turn is not None else None
+        values: list[Any] = []
+        keep = values.append
+        for args in items:
+            try:
+                keep(function(*args))
+            except BaseException as error:  # any exception is the item's ending, SystemExit too
+                if process.forked:
+                    leave_fork(error)
+                failures[len(values)] = pack_failure(error, skip=sys._getframe())
+                keep(None)
+            if process.forked:
+                leave_fork(None)
+            if anything_changed():
+                changes.put_back()
+            if process.late == ticket:
+                break
+        return values
+
 
 def _pack_value(value: Any) -> tuple[bool, bytes]:
     """Pickle one value, all of it inside: a pack's answers share one frame."""
     try:
-        payload = dump_back(value)
-        prove(payload)
-        data = payload.data if not payload.buffers else pickle.dumps(value, 5)
+        data = dump_inside(value)
+        prove(Payload(data))
     except BaseException as error:  # dumping runs the user's code
         what = f"the result, of type {type(value).__module__}.{type(value).__qualname__},"
         return False, pack_failure(error, unpicklable=what)

@@ -27,6 +27,7 @@ __all__ = [
     "dump",
     "dump_back",
     "dump_by_value",
+    "dump_inside",
     "lighten",
     "load",
     "pack_failure",
@@ -37,6 +38,8 @@ __all__ = [
 
 INLINE_CEILING = 1 << 16  # a larger pickle travels beside the message, not inside it
 _OUT_OF_BAND_FROM = 1 << 16
+_FAILURE_MOST = 1 << 26  # bytes of an exception's pickle; of a larger one its text arrives
+_TEXT_MOST = 1 << 20  # characters of each of a failure's texts
 _BUFFERS_MOST = 1000  # of one value; further ones stay inside its pickle
 _FORMATS = frozenset("bBhHiIlLqQnNfd?c")  # of the views that `memoryview.cast` can make again
 # Types whose pickle has nothing in it that needs a look: no class, no buffer, no reference.
@@ -189,6 +192,11 @@ def dump_back(value: Any) -> Payload:
     return Payload(data, tuple(buffers.taken)) if buffers.taken else Payload(data)
 
 
+def dump_inside(value: Any) -> bytes:
+    """Pickle what goes back to the coordinator with all of it inside the pickle."""
+    return _dump_back(lighten(value), None)
+
+
 def _dump_back(value: Any, buffers: _Buffers | None) -> bytes:
     try:
         return pickle.dumps(value, 5, buffer_callback=buffers)
@@ -271,6 +279,8 @@ def _dump_exception(error: BaseException) -> bytes:
     for form in (error, _Rebuilt(error)):
         try:
             data = _dump_back(form, None)  # all inside: a failure has none of a frame's buffers
+            if len(data) > _FAILURE_MOST:
+                return b""
             if type(pickle.loads(data)) is type(error):
                 return data
         except BaseException:  # noqa: S112  # tried by loading: its __init__ may want, or do, anything
@@ -313,5 +323,8 @@ def _below(trace: TracebackType | None, skip: FrameType | None) -> TracebackType
 
 
 def _clean(text: str) -> str:
-    """Return ``text`` without lone surrogates, which msgpack refuses."""
+    """Return ``text`` without lone surrogates, which msgpack refuses, and not too long."""
+    if len(text) > _TEXT_MOST:
+        half = _TEXT_MOST // 2
+        text = f"{text[:half]} [{len(text) - 2 * half:,} characters left out] {text[-half:]}"
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

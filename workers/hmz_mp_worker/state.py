@@ -72,15 +72,16 @@ class Resource:
 class _Process:
     """What there is one of in a worker.
 
-    The one turn of a call worker; whether this process is one that a call forked; and what a host
-    worker has to close before it exits.
+    The one turn of a call worker; whether this process is one that a call forked; the ticket of
+    the last turn that was seen to take long; and what a host worker has to close before it exits.
     """
 
-    __slots__ = ("forked", "resources", "turn")
+    __slots__ = ("forked", "late", "resources", "turn")
 
     def __init__(self) -> None:
         self.turn: RunningTurn | None = None
         self.forked = False
+        self.late = 0
         self.resources: dict[Resource, None] = {}
 
 
