@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from hmz_mp.core.gates import Gate
 from hmz_mp.core.jobs import Kind, Lane
 from hmz_mp.core.limits import Limit, check_width
-from hmz_mp.core.mapping import mapped
 from hmz_mp.core.session import Session
 from hmz_mp.core.shipment import OnEvent, Settings
 from hmz_mp.core.turns import Turn
@@ -67,6 +66,8 @@ class Caller:
         ``ordered=False`` yields answers as they land. The first failure is raised in its place
         and what was begun is cancelled; ``suppress=True`` yields ``None`` there and goes on.
         """
+        from hmz_mp.core.mapping import mapped  # a slow import, that many programs do not need
+
         if not iterables:
             raise TypeError("map takes at least one iterable")
         gates = (*self._gates, *_own_gate("map", at_once))

@@ -10,10 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from time import monotonic
-from typing import Any
-
-import anyio
-import anyio.lowlevel
+from typing import TYPE_CHECKING, Any
 
 from hmz_mp.core.events import log_here, read_event
 from hmz_mp.core.jobs import Job, JobState, Kind, WorkerState
@@ -33,6 +30,9 @@ from hmz_mp.errors import (
 from hmz_mp_worker import wire
 from hmz_mp_worker.framing import Buffer
 from hmz_mp_worker.payload import Payload
+
+if TYPE_CHECKING:
+    import anyio
 
 __all__ = ["Coordinator"]
 
@@ -94,6 +94,8 @@ class Coordinator:
 
     async def wait_idle(self) -> None:
         """Return when no turn is left that has not ended."""
+        import anyio.lowlevel  # a slow import, done by the engine while its zygote boots
+
         while self.pending:
             self._idle = anyio.Event()
             await self._idle.wait()

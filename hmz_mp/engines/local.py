@@ -12,9 +12,8 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import anyio
 import msgspec
 
 from hmz_mp.core.jobs import Kind
@@ -30,6 +29,9 @@ from hmz_mp_worker.kernel import signal_all
 from hmz_mp_worker.page import anonymous_file, read_page
 from hmz_mp_worker.payload import split
 from hmz_mp_worker.stdio import bound, output_file, tail
+
+if TYPE_CHECKING:
+    import anyio
 
 __all__ = ["EngineEvents", "LocalEngine"]
 
@@ -127,7 +129,7 @@ class LocalEngine:
         self._losses = 0  # zygotes lost since a worker was last ready
         self._paths: tuple[list[str], str] = ([], "")
         self._closing = False
-        self._changed: anyio.Event | None = None  # for who waits; its backend is a slow import
+        self._changed: anyio.Event
 
     def start(self) -> None:
         """Start the zygote. It boots while the caller goes on."""
@@ -135,6 +137,11 @@ class LocalEngine:
         self._zygote = ZygoteHandle(
             self._driver, self._config, self._zygote_said, self._zygote_ended
         )
+        # Leaving takes anyio with its backend for this loop, whose import takes long: less than
+        # the zygote's boot, meanwhile.
+        import anyio
+
+        self._changed = anyio.Event()
 
     def pid(self, worker: int) -> int | None:
         """Return a worker's process id, once it is known."""
@@ -365,6 +372,8 @@ class LocalEngine:
 
     async def close(self) -> None:
         """Let idle workers exit, end the others, and return when nothing is left."""
+        import anyio
+
         with anyio.CancelScope(shield=True):
             with anyio.move_on_after(_RETIRE_GRACE):
                 for worker in list(self._workers):
@@ -375,6 +384,8 @@ class LocalEngine:
 
     async def kill_all(self) -> None:
         """End every worker and what it started; return when nothing is left."""
+        import anyio
+
         self._closing = True
         with anyio.CancelScope(shield=True):
             if self._zygote is not None:
@@ -386,14 +397,13 @@ class LocalEngine:
             self._zygote_ended()
 
     async def _change(self) -> None:
-        if self._changed is None:
-            self._changed = anyio.Event()
         await self._changed.wait()
 
     def _note_change(self) -> None:
-        changed, self._changed = self._changed, None
-        if changed is not None:
-            changed.set()
+        import anyio
+
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
 
 
 def _descriptors() -> tuple[socket.socket, int, int, list[int]]:
