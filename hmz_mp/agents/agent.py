@@ -7,13 +7,12 @@ Owns the sessions it keeps. What its turns run comes from `kinds`, turns are beg
 from __future__ import annotations
 
 import itertools
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hmz_mp import portal
 from hmz_mp.agents import batches
 from hmz_mp.agents.kinds import engine_for
+from hmz_mp.agents.placing import absolute
 from hmz_mp.agents.prompts import as_prompt
 from hmz_mp.agents.session import Session
 from hmz_mp.agents.spec import parse
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable
 
     from hmz_mp.agents.kinds import Engine
+    from hmz_mp.agents.placing import Directory, Place
     from hmz_mp.agents.prompts import Prompt
     from hmz_mp.agents.turns import TurnEvent
     from hmz_mp.agents.usage import Spent
@@ -92,10 +92,10 @@ class Agent:
         *,
         suppress: bool = False,
         schema: Any = None,
-        cwd: str | os.PathLike[str] | None = None,
+        cwd: Directory = None,
     ) -> Any:
         """Give one prompt to a session of its own and return the answer."""
-        return await portal.on_a_pool(self._aturn, prompt, suppress, schema, _absolute(cwd), False)
+        return await portal.on_a_pool(self._aturn, prompt, suppress, schema, absolute(cwd), False)
 
     def __call__(
         self,
@@ -103,7 +103,7 @@ class Agent:
         *,
         suppress: bool = False,
         schema: Any = None,
-        cwd: str | os.PathLike[str] | None = None,
+        cwd: Directory = None,
     ) -> Any:
         """Do what `aturn` does, blocking."""
         return portal.call(self.aturn, prompt, suppress=suppress, schema=schema, cwd=cwd)
@@ -123,7 +123,7 @@ class Agent:
         return portal.call(self.apursue, objective, suppress=suppress, schema=schema)
 
     async def _aturn(
-        self, prompt: str | Prompt, suppress: bool, schema: Any, cwd: str | None, pursue: bool
+        self, prompt: str | Prompt, suppress: bool, schema: Any, cwd: Place, pursue: bool
     ) -> Any:
         submitter = self._submitter
         turn = submitter.begin(
@@ -141,7 +141,7 @@ class Agent:
         at_once: int = 0,
         schema: Any = None,
         suppress: bool = False,
-        cwd: str | os.PathLike[str] | None = None,
+        cwd: Directory = None,
     ) -> list[Any]:
         """Give each prompt to a session of its own and return the answers in the same order.
 
@@ -155,7 +155,7 @@ class Agent:
             _width(at_once),
             schema,
             suppress,
-            _absolute(cwd),
+            absolute(cwd),
         )
 
     def batch(
@@ -165,7 +165,7 @@ class Agent:
         at_once: int = 0,
         schema: Any = None,
         suppress: bool = False,
-        cwd: str | os.PathLike[str] | None = None,
+        cwd: Directory = None,
     ) -> list[Any]:
         """Do what `abatch` does, blocking."""
         return portal.call(
@@ -179,7 +179,7 @@ class Agent:
         at_once: int = 0,
         suppress: bool = False,
         schema: Any = None,
-        cwd: str | os.PathLike[str] | None = None,
+        cwd: Directory = None,
     ) -> AsyncGenerator[Any, None]:
         """Iterate over the answers in prompt order, as `abatch` gives them, as they come.
 
@@ -193,21 +193,24 @@ class Agent:
             _width(at_once),
             schema,
             suppress,
-            _absolute(cwd),
+            absolute(cwd),
         )
 
     # Sessions.
 
-    def new(self, cwd: str | os.PathLike[str] | None = None) -> Session:
-        """Open a session, whose turns run in ``cwd``. It costs nothing until it takes a turn."""
+    def new(self, cwd: Directory = None) -> Session:
+        """Open a session, whose turns run in ``cwd``. It costs nothing until it takes a turn.
+
+        ``cwd`` is a directory, or `hmz_mp.worktrees.worktree()`.
+        """
         (session,) = self.batch_new(1, cwd)
         return session
 
-    def batch_new(self, n: int, cwd: str | os.PathLike[str] | None = None) -> list[Session]:
+    def batch_new(self, n: int, cwd: Directory = None) -> list[Session]:
         """Open ``n`` sessions."""
         if n < 0:
             raise ValueError(f"there cannot be {n} sessions")
-        at = _absolute(cwd)
+        at = absolute(cwd)
         submitter = self._submitter
         first = submitter.opened + 1
         submitter.opened += n
@@ -230,10 +233,6 @@ class Agent:
         It is called on the turns' loop, and is not to block. What it raises is logged.
         """
         return self._submitter.watch(callback)
-
-
-def _absolute(cwd: str | os.PathLike[str] | None) -> str | None:
-    return None if cwd is None else str(Path(cwd).absolute())
 
 
 def _width(at_once: int) -> int:

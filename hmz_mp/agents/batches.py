@@ -16,6 +16,7 @@ from hmz_mp.agents.turns import AgentTurn, cancel_all, land_all
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
 
+    from hmz_mp.agents.placing import Place
     from hmz_mp.agents.prompts import Prompt
     from hmz_mp.agents.submitter import Submitter
 
@@ -31,7 +32,7 @@ async def abatch(
     at_once: int,
     schema: Any,
     suppress: bool,
-    cwd: str | None,
+    cwd: Place,
 ) -> list[Any]:
     """Return all answers in prompt order, once every turn has ended."""
     view = submitter.view(at_once)
@@ -54,7 +55,7 @@ async def amap(
     at_once: int,
     schema: Any,
     suppress: bool,
-    cwd: str | None,
+    cwd: Place,
 ) -> AsyncGenerator[Any, None]:
     """Yield the answers in prompt order; never more than the window is begun and not taken."""
     view = submitter.view(at_once)

@@ -21,10 +21,11 @@ from hmz_mp.core.ambient import current_pool
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from hmz_mp.agents.placing import Place
     from hmz_mp.agents.submitter import Submitter
     from hmz_mp.agents.turns import AgentTurn
 else:
-    Submitter = Any  # it imports this module
+    Submitter = Place = Any  # the one imports this module, the other is of no use to a struct
 
 __all__ = ["Session"]
 
@@ -41,7 +42,7 @@ class Session(msgspec.Struct, gc=False, eq=False):
     # A struct that the garbage collector does not look at: people open a million of them.
     _submitter: Submitter
     _number: int
-    _cwd: str | None
+    _cwd: Place
     _place: int = 0
     _pool: Any = None
     _pooled: Any = None  # this session's own in that pool
@@ -57,8 +58,8 @@ class Session(msgspec.Struct, gc=False, eq=False):
 
     @property
     def cwd(self) -> str | None:
-        """The absolute directory its turns run in; ``None`` for the workers' own."""
-        return self._cwd
+        """The absolute directory its turns run in; ``None`` for the workers' own, or a worktree."""
+        return self._cwd if isinstance(self._cwd, str) else None
 
     async def aturn(
         self, prompt: str | Prompt, *, suppress: bool = False, schema: Any = None

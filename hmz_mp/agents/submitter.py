@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hmz_mp import portal
+from hmz_mp.agents.placing import in_worktree, placed
 from hmz_mp.agents.schema import decoder_for
 from hmz_mp.agents.turns import AgentTurn, TurnEvent
 from hmz_mp.agents.usage import Usages
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hmz_mp.agents.kinds import Engine
+    from hmz_mp.agents.placing import Place
     from hmz_mp.agents.prompts import Prompt
     from hmz_mp.agents.turns import Listener
     from hmz_mp.core.caller import Caller
@@ -100,7 +102,7 @@ class Submitter:
         view: Caller | PoolSession,
         *,
         schema: Any = None,
-        cwd: str | None = None,
+        cwd: Place = None,
         session: str | None = None,
         place: int = 0,
         listener: Listener | None = None,
@@ -112,6 +114,7 @@ class Submitter:
         A turn that the agent or the run refuses has ended, with `Stopped`.
         """
         decode = None if schema is None else decoder_for(schema)
+        at, tree = placed(cwd, None if session is None else (self, session))
         if session is None:
             self.opened += 1
             session = f"{self.id}-{self.opened}"
@@ -124,7 +127,7 @@ class Submitter:
             place=place,
             prompt=prompt.text,
             path=prompt.file,
-            cwd=cwd,
+            cwd=at if tree is None else None,
         )
         turn = AgentTurn(
             record,
@@ -136,23 +139,28 @@ class Submitter:
         )
         task = run.task if run is not None else ""
         engine = self._engine
+        arguments: tuple[Any, ...]
         if engine.converses:
             request = Request(
                 prompt.text,
                 record.item_id,
                 record.path,
                 task,
-                cwd,
+                at,
                 conversation=conversation,
                 place=place,
                 schema=schema,
                 stream=listener is not None,
                 pursue=pursue,
             )
-            submit = partial(view.submit, engine.call, *engine.args, request)
+            arguments = (*engine.args, request)
         else:
-            pieces = Request.pieces(prompt.text, record.item_id, record.path, task, cwd)
-            submit = partial(view.submit, engine.call, *engine.args, *pieces)
+            pieces = Request.pieces(prompt.text, record.item_id, record.path, task, at)
+            arguments = (*engine.args, *pieces)
+        call = engine.call
+        if tree is not None:
+            call, arguments = in_worktree(tree, call, arguments, waits=engine.waits)
+        submit = partial(view.submit, call, *arguments)
         submitted = turn.submit(submit, self.stopped)
         if submitted is not None:
             self._live[submitted] = turn

@@ -19,6 +19,7 @@ from hmz_mp.agents.usage import Usages
 from hmz_mp.core.turns import Said, Shipped
 from hmz_mp.errors import BudgetExceeded, PoolClosed, Stopped
 from hmz_mp_worker.backends.protocol import AGENT, Opened, Spent, read_agent_event
+from hmz_mp_worker.worktrees.turns import Edited
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -216,7 +217,10 @@ class AgentTurn:
         elif (error := turn.exception()) is not None:
             self._end("failed", error)
         else:
-            self._answered(turn.result())
+            result = turn.result()
+            if isinstance(result, Edited):
+                self.record.patch, result = result.patch, result.answer
+            self._answered(result)
 
     def _answered(self, text: str) -> None:
         self.record.answer = text

@@ -18,6 +18,7 @@ from hmz_mp.flows.loading import load_flow
 from hmz_mp.flows.settings import read_settings
 from hmz_mp.items import Selection, select
 from hmz_mp.terminal import printable
+from hmz_mp.worktrees.checkout import Checkout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,6 +52,7 @@ class Options:
     retries: int = 0
     max_failures: int = 0
     dry_run: bool = False
+    worktree: bool = False
     style: Style | None = None
     quiet: bool = False
 
@@ -131,6 +133,8 @@ def check(options: Options) -> Checked:
     flow.check_agents(len(options.agents))
     agents = [agent_from_spec(spec) for spec in options.agents]
     settings = _settings(flow, options)
+    if options.worktree:
+        Checkout.find(root)
     items = SelectedItems(root, options)
     if options.selects or flow.path.parent == BUILT_IN:
         items()

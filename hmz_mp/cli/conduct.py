@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from hmz_mp.cli.output import AnswerWriter, give_up_stdout, own_stdout
+from hmz_mp.cli.output import AnswerWriter, HeldRows, give_up_stdout, own_stdout
+from hmz_mp.cli.patching import apply_run, close_worktrees, make_worktrees, patch_lines
 from hmz_mp.cli.progress import make_display
 from hmz_mp.cli.summary import Ending, summary
 from hmz_mp.core.ambient import run_variable
@@ -27,12 +28,15 @@ from hmz_mp.runs import runs_directory
 from hmz_mp.runs.ledger import Ledger
 from hmz_mp.runs.run import Run
 from hmz_mp.terminal import printable
+from hmz_mp.worktrees.trees import worktrees_variable
 
 if TYPE_CHECKING:
     from anyio.abc import TaskStatus
 
     from hmz_mp.cli.checks import Checked
     from hmz_mp.cli.progress import Display
+    from hmz_mp.worktrees.applying import Application
+    from hmz_mp.worktrees.trees import Worktrees
 
 __all__ = ["conduct"]
 
@@ -62,9 +66,11 @@ def conduct(checked: Checked) -> int:
             on_error=lambda reason: _say(f"hmz-mp: {printable(reason)}"),
         )
         stack.callback(ledger.close)
+        trees = make_worktrees(checked, ledger)
+        stack.callback(close_worktrees, trees)
         display = make_display(time.monotonic, quiet=checked.options.quiet)
         stack.callback(display.close)
-        conductor = Conductor(checked, ledger, display, writer)
+        conductor = Conductor(checked, ledger, display, writer, trees)
         anyio.run(conductor.carry_out)
         status = conductor.settle()
     if conductor.reader_left or _stdout_is_broken():
@@ -90,6 +96,7 @@ def _recorded(checked: Checked) -> dict[str, object]:
         "timeout": options.timeout,
         "retries": options.retries,
         "max_failures": options.max_failures,
+        "worktree": options.worktree,
     }
 
 
@@ -124,7 +131,12 @@ class Conductor:
     """
 
     def __init__(
-        self, checked: Checked, ledger: Ledger, display: Display, writer: AnswerWriter | None
+        self,
+        checked: Checked,
+        ledger: Ledger,
+        display: Display,
+        writer: AnswerWriter | None,
+        trees: Worktrees,
     ) -> None:
         self.bad_input: BadInput | None = None
         self.reader_left = False
@@ -133,6 +145,8 @@ class Conductor:
         self._ledger = ledger
         self._display = display
         self._writer = writer
+        self._trees = trees
+        self._rows = HeldRows(writer) if writer is not None else None
         self._interruptions = 0
         self._flow_error: BaseException | None = None
         self._flow_ended = False
@@ -156,7 +170,7 @@ class Conductor:
             task=options.task,
             select=self._checked.items,
             max_failures=options.max_failures,
-            on_record=self._writer.add if self._writer is not None else None,
+            on_record=self._rows.add if self._rows is not None else None,
         )
         async with anyio.create_task_group() as beside:
             await beside.start(self._listen)
@@ -174,6 +188,7 @@ class Conductor:
     async def _drive(self) -> None:
         checked = self._checked
         token = run_variable.set(self._run)
+        trees_token = worktrees_variable.set(self._trees)
         try:
             await checked.flow.run(checked.agents, checked.options.task, checked.settings)
             self._flow_ended = True
@@ -182,6 +197,7 @@ class Conductor:
             self._note_failure(error)
             self._run.halt("the flow raised", end_running=True)
         finally:
+            worktrees_variable.reset(trees_token)
             run_variable.reset(token)
 
     def _note_failure(self, error: BaseException) -> None:
@@ -222,6 +238,8 @@ class Conductor:
             await anyio.sleep(LOOK_SECONDS)
             self._flush()
             self._display.look(self._run.tally)
+            if self._ledger.error is not None and self._trees.opened is not None:
+                self._run.halt("patches cannot be recorded", end_running=True)
 
     def _flush(self) -> None:
         writer = self._writer
@@ -245,14 +263,19 @@ class Conductor:
         """Account for every item, write down how the run ended, say so; return the status."""
         run = self._run
         run.finish()
-        self._flush()
         self._display.close()
         status, word = self._status()
+        patches = apply_run(self._trees, self._ledger, as_planned=status in (OK, SOME_FAILED))
+        if status == OK and not patches.complete:
+            status, word = SOME_FAILED, "failed"
+        if self._rows is not None:
+            self._rows.release(patches)
+        self._flush()
         self._ledger.finish(word, status, run.tally.counts())
         if self._flow_error is not None:
             _say(flow_traceback(self._flow_error).rstrip())
         if not self.reader_left and self.bad_input is None:
-            self._say_summary()
+            self._say_summary(patches)
         self.left_behind = not self._flow_ended and not self._checked.flow.is_async
         return status
 
@@ -268,7 +291,7 @@ class Conductor:
             return READER_GONE, "reader gone"
         return (OK, "ok") if tally.ok == tally.total else (SOME_FAILED, "failed")
 
-    def _say_summary(self) -> None:
+    def _say_summary(self, patches: Application) -> None:
         items = self._checked.items
         found = items.selection if items.was_searched else None
         ending = Ending(
@@ -279,7 +302,10 @@ class Conductor:
             found.skipped_binary if found is not None else 0,
             found.warnings if found is not None else (),
         )
-        for line in summary(self._run.tally, ending, quiet=self._checked.options.quiet):
+        quiet = self._checked.options.quiet
+        for line in summary(self._run.tally, ending, quiet=quiet):
+            _say(line)
+        for line in patch_lines(patches, self._run.id, quiet=quiet):
             _say(line)
 
 

@@ -127,6 +127,11 @@ def _seconds(context: click.Context, option: click.Parameter, value: float | Non
     metavar="N",
     help="Begin no new turns once this many have failed.",
 )
+@click.option(
+    "--worktree",
+    is_flag=True,
+    help="Run each turn in a git worktree, and apply what they changed here at the end.",
+)
 @click.option("--dry-run", is_flag=True, help="List the items and run nothing.")
 @click.option("--print", "print_", is_flag=True, help="Answers on standard output, in item order.")
 @click.option(
@@ -155,6 +160,7 @@ def exec_command(
     Examples:
       hmz-mp exec -a tool/hmz_mp.toolbox.python:outline --include '*.py' --print
       hmz-mp exec -a 'sh/python3 -m py_compile {path}' --changed-since main
+      hmz-mp exec --worktree -a "sh/sed -i s/colour/color/ {path}" --include '*.md'
       git diff --name-only | hmz-mp exec -a 'sh/wc -l {path}' --items - --json
       hmz-mp exec -f lint -a tool/tools.py:check "find unchecked returns"
     """

@@ -32,6 +32,8 @@ COMMANDS = {
     "exec": ("hmz_mp.cli.exec_:exec_command", "Run a flow: by default, one agent turn per file."),
     "runs": ("hmz_mp.cli.runs:runs_command", "List the runs of this directory."),
     "show": ("hmz_mp.cli.show:show_command", "Show a run, or one of its items."),
+    "apply": ("hmz_mp.cli.apply:apply_command", "Apply what is left of a run's patches."),
+    "gc": ("hmz_mp.cli.gc:gc_command", "Remove worktrees that killed runs have left."),
     "doctor": ("hmz_mp.cli.doctor:doctor_command", "Say what works on this machine."),
     "bench": ("hmz_mp.cli.bench:bench_command", "Compare with other executors; tune widths."),
 }

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, BinaryIO, Literal
 from hmz_mp.terminal import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from hmz_mp.core.ambient import TurnRecord
+    from hmz_mp.worktrees.applying import Application
 
-__all__ = ["AnswerWriter", "Style", "give_up_stdout", "own_stdout", "row"]
+__all__ = ["AnswerWriter", "HeldRows", "Style", "give_up_stdout", "own_stdout", "reviewed", "row"]
 
 Style = Literal["print", "json"]
 _BUFFERED = 1 << 16  # bytes kept back between two looks at most
@@ -34,6 +35,7 @@ class AnswerWriter:
 
     def __init__(self, file: BinaryIO, style: Style) -> None:
         self.closed_by_reader = False
+        self.style = style
         self._file = file
         self._form = _json_line if style == "json" else _answer_line
         self._terminal = style == "print" and file.isatty()
@@ -42,9 +44,13 @@ class AnswerWriter:
 
     def add(self, record: TurnRecord) -> None:
         """Take a record's ending."""
+        if not self.closed_by_reader:
+            self.add_line(self._form(record))
+
+    def add_line(self, line: str) -> None:
+        """Take a line as it is."""
         if self.closed_by_reader:
             return
-        line = self._form(record)
         if self._terminal:
             line = printable(line, multiline=True)
         self._waiting.append(_encoded(line))
@@ -74,6 +80,31 @@ class AnswerWriter:
             self.closed_by_reader = True
 
 
+class HeldRows:
+    """Keeps rows of JSON back, from the first whose patch is yet to be applied, until it is.
+
+    So no row says that an item is done whose changes are not in the checkout.
+    """
+
+    def __init__(self, writer: AnswerWriter) -> None:
+        self._writer = writer
+        self._held: list[tuple[int, dict[str, object]]] = []
+
+    def add(self, record: TurnRecord) -> None:
+        """Take a record's ending."""
+        if self._writer.style == "json" and (record.patch or self._held):
+            self._held.append((record.number, row(record)))
+        else:
+            self._writer.add(record)
+
+    def release(self, patches: Application) -> None:
+        """Write what was kept back."""
+        problems = {refused.number: refused.problem for refused in patches.refused}
+        for number, values in self._held:
+            self._writer.add_line(_line(reviewed(values, problems.get(number))))
+        self._held.clear()
+
+
 def _answer_line(record: TurnRecord) -> str:
     if record.state != "ok" or record.answer is None:
         return ""
@@ -88,8 +119,12 @@ def _encoded(text: str) -> bytes:
 
 
 def _json_line(record: TurnRecord) -> str:
+    return _line(row(record))
+
+
+def _line(values: Mapping[str, object]) -> str:
     # ASCII, so that a file name that is not UTF-8 is still a JSON string that gives its bytes.
-    return json.dumps(row(record)) + "\n"
+    return json.dumps(values) + "\n"
 
 
 def row(record: TurnRecord) -> dict[str, object]:
@@ -104,6 +139,13 @@ def row(record: TurnRecord) -> dict[str, object]:
         "attempts": record.attempts,
         "worker": record.worker,
     }
+
+
+def reviewed(values: dict[str, object], problem: str | None) -> dict[str, object]:
+    """Return what it says then, if there was a ``problem`` with applying the turn's patch."""
+    if problem is None or values["status"] != "ok":
+        return values
+    return values | {"status": "needs_review", "error": problem}
 
 
 @contextmanager

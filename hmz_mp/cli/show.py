@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from hmz_mp.cli.output import row
+from hmz_mp.cli.output import reviewed, row
 from hmz_mp.cli.runs import run_object, status_style
 from hmz_mp.cli.words import (
     STATE_WORDS,
@@ -22,11 +23,12 @@ from hmz_mp.cli.words import (
 )
 from hmz_mp.errors import BadInput
 from hmz_mp.runs import runs_directory
-from hmz_mp.runs.reading import RecordedRun, RunSummary, open_run
+from hmz_mp.runs.reading import PatchState, RecordedRun, RunSummary, open_run
 from hmz_mp.terminal import make_console, printable, safe_text
+from hmz_mp.worktrees.patches import text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from rich.console import Console
 
@@ -65,10 +67,11 @@ def show_command(run: str, item: str | None, as_json: bool) -> None:
             show(recorded)
         else:
             turns = _turns_of(recorded, item)
+            patches = recorded.patches()
             if as_json:
-                _turns_as_json(turns)
+                _turns_as_json(turns, patches)
             else:
-                _turns_as_text(turns, make_console(stderr=False))
+                _turns_as_text(turns, patches, make_console(stderr=False))
 
 
 def _turns_of(run: RecordedRun, item: str) -> list[TurnRecord]:
@@ -98,14 +101,30 @@ def _run_as_json(run: RecordedRun) -> None:
     # Written piece by piece: a run may have more answers than fit into memory.
     opening = json.dumps(run_object(run.summary, time.time()))
     click.echo(opening.removesuffix("}") + ', "items": [', nl=False)
+    patches = _finished(run)
     for position, turn in enumerate(run.turns()):
-        click.echo((", " if position else "") + json.dumps(row(turn)), nl=False)
+        shown = reviewed(row(turn), _problem(turn, patches))
+        click.echo((", " if position else "") + json.dumps(shown), nl=False)
     click.echo("]}")
 
 
-def _turns_as_json(turns: list[TurnRecord]) -> None:
+def _finished(run: RecordedRun) -> dict[int, PatchState]:
+    """Return the patches of a run, once they were to be applied."""
+    return {} if run.summary.status == "running" else run.patches()
+
+
+def _problem(turn: TurnRecord, patches: Mapping[int, PatchState]) -> str | None:
+    patch = patches.get(turn.number)
+    return patch.problem if patch is not None else None
+
+
+def _turns_as_json(turns: list[TurnRecord], patches: Mapping[int, PatchState]) -> None:
     for turn in turns:
-        click.echo(json.dumps(row(turn) | _details(turn)))
+        patch = patches.get(turn.number)
+        shown = reviewed(row(turn), _problem(turn, patches)) | _details(turn)
+        shown["patch_state"] = patch.state if patch is not None else None
+        shown["patch_file"] = patch.file if patch is not None else None
+        click.echo(json.dumps(shown))
 
 
 def _details(turn: TurnRecord) -> dict[str, Any]:
@@ -114,6 +133,7 @@ def _details(turn: TurnRecord) -> dict[str, Any]:
         "error_type": turn.error_type,
         "detail": turn.detail,
         "output": turn.output,
+        "patch": _patch_text(turn),
         "prompt": turn.prompt,
         "agent": turn.agent,
         "session": turn.session,
@@ -123,6 +143,10 @@ def _details(turn: TurnRecord) -> dict[str, Any]:
         "began_at": iso_time(turn.began_at),
         "ended_at": iso_time(turn.ended_at),
     }
+
+
+def _patch_text(turn: TurnRecord) -> str | None:
+    return None if turn.patch is None else os.fsdecode(text_of(turn.patch))
 
 
 def _run_as_text(run: RecordedRun) -> None:
@@ -139,6 +163,16 @@ def _run_as_text(run: RecordedRun) -> None:
     for state in _UNSUCCESSFUL:
         if summary.counts.get(state):
             _print_list(console, STATE_WORDS[state], map(_reason, run.turns(state=state)))
+    patches = _finished(run)
+    if any(patch.problem for patch in patches.values()):
+        _print_list(console, "not in the checkout", _unapplied(run, patches))
+
+
+def _unapplied(run: RecordedRun, patches: Mapping[int, PatchState]) -> Iterator[str]:
+    for turn in run.turns():
+        problem = _problem(turn, patches)
+        if problem is not None:
+            yield f"{turn.item_id}: {problem}"
 
 
 def _run_fields(summary: RunSummary, now: float) -> Iterator[tuple[str, str]]:
@@ -171,19 +205,22 @@ def _print_list(console: Console, heading: str, lines: Iterator[str] | list[str]
         console.print(safe_text(f"  {line}"), soft_wrap=True)
 
 
-def _turns_as_text(turns: list[TurnRecord], console: Console) -> None:
+def _turns_as_text(
+    turns: list[TurnRecord], patches: Mapping[int, PatchState], console: Console
+) -> None:
     for position, turn in enumerate(turns):
         if position:
             console.print()
         title = safe_text(f"{turn.item_id}: ")
         title.append(STATE_WORDS[turn.state], status_style(turn.state))
         console.print(title, soft_wrap=True)
-        _print_fields(console, _turn_fields(turn))
+        _print_fields(console, _turn_fields(turn, patches.get(turn.number)))
         for heading, text in (
             ("answer", turn.answer),
             ("error", turn.error),
             ("detail", turn.detail),
             ("output", turn.output),
+            ("patch", _patch_text(turn)),
             ("prompt", turn.prompt),
         ):
             if text:
@@ -191,7 +228,7 @@ def _turns_as_text(turns: list[TurnRecord], console: Console) -> None:
                 console.print(safe_text(text.rstrip("\n"), multiline=True), soft_wrap=True)
 
 
-def _turn_fields(turn: TurnRecord) -> Iterator[tuple[str, str]]:
+def _turn_fields(turn: TurnRecord, patch: PatchState | None) -> Iterator[tuple[str, str]]:
     yield "agent", turn.agent
     yield "session", f"{turn.session}, turn {turn.place + 1} of it"
     if turn.cwd is not None:
@@ -204,3 +241,7 @@ def _turn_fields(turn: TurnRecord) -> Iterator[tuple[str, str]]:
     if turn.worker is not None:
         yield "worker", f"{turn.worker}"
     yield "attempts", f"{turn.attempts}"
+    if patch is not None:
+        yield "patch", f"not applied: {patch.problem}" if patch.problem else "applied"
+        if patch.file is not None:
+            yield "left in", patch.file

@@ -77,6 +77,7 @@ class TurnRecord(msgspec.Struct, eq=False):
     output_tokens: int = 0
     cost_usd: float = 0.0
     usage: str = ""  # the same by model, as JSON: a list of `Usage`
+    patch: bytes | None = None  # what it changed in its worktree, if it had one
     cancel: Callable[[], object] | None = None  # cancels the turn behind this record
 
 

@@ -10,24 +10,33 @@ import json
 import sqlite3
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 import psutil
 
 from hmz_mp.core.ambient import TurnRecord, TurnState
 from hmz_mp.errors import BadInput
-from hmz_mp.runs.schema import DATABASE, TEXT_COLUMNS, TURN_COLUMNS, VERSION, stored, unstored
+from hmz_mp.runs.schema import (
+    DATABASE,
+    PATCHES_THAT_COUNT,
+    READABLE,
+    TEXT_COLUMNS,
+    TURN_COLUMNS,
+    VERSION,
+    stored,
+    unstored,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
     from types import TracebackType
 
-__all__ = ["RecordedRun", "RunSummary", "list_runs", "open_run"]
+__all__ = ["PatchState", "RecordedRun", "RunSummary", "list_runs", "open_run"]
 
-_SELECT = f"SELECT {', '.join(TURN_COLUMNS)} FROM turns"  # noqa: S608  (names of ours)
 _LISTED = 10
+_WITH_PATCHES = 3  # the first version of a ledger that has them
 # A process is told from a later one of the same pid by its start, which psutil derives from the
 # clock; this much the clock may have been corrected meanwhile.
 _CLOCK_SECONDS = 2.0
@@ -56,11 +65,32 @@ class RunSummary:
     options: dict[str, Any] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     problem: str | None = None
+    ledger_version: int = VERSION
 
     @property
     def turns(self) -> int:
         """How many turns were written down."""
         return sum(self.counts.values())
+
+
+class PatchState(NamedTuple):
+    """What became of a patch: "waiting", "applying", "applied" or "conflict".
+
+    ``reason`` and ``file`` are why it did not fit, and where it was left.
+    """
+
+    state: str
+    reason: str | None
+    file: str | None
+
+    @property
+    def problem(self) -> str | None:
+        """Why its changes are not in the checkout, or ``None`` if they are."""
+        if self.state == "applied":
+            return None
+        if self.state == "applying":
+            return "its patch is applied in part"
+        return self.reason or "its patch is not applied yet"
 
 
 class RecordedRun:
@@ -76,6 +106,7 @@ class RecordedRun:
         try:
             with _readable(directory / DATABASE):
                 self.summary = _summary(directory, self._connection)
+                self._columns = _columns(self._connection)
         except BaseException:
             self._connection.close()
             raise
@@ -103,26 +134,35 @@ class RecordedRun:
     ) -> Iterator[TurnRecord]:
         """Yield turns in the order they were submitted: all, of one item, or in one state."""
         if item_id is None:
-            found = self._records(f"{_SELECT} ORDER BY number", [])
+            found = self._records("ORDER BY number", [])
         else:
-            query = f"{_SELECT} WHERE item_id = ? ORDER BY number"
-            found = self._records(query, [stored(item_id)])
+            found = self._records("WHERE item_id = ? ORDER BY number", [stored(item_id)])
         return (record for record in found if state is None or record.state == state)
 
     def slowest(self, most: int) -> list[TurnRecord]:
         """Return the ``most`` turns that ran longest, the longest first."""
-        query = f"{_SELECT} WHERE seconds IS NOT NULL ORDER BY seconds DESC, number LIMIT ?"
+        query = "WHERE seconds IS NOT NULL ORDER BY seconds DESC, number LIMIT ?"
         return list(self._records(query, [most]))
+
+    def patches(self) -> dict[int, PatchState]:
+        """Return what became of the patches that count, by the number of their turns."""
+        if self.summary.ledger_version < _WITH_PATCHES:
+            return {}
+        found = {}
+        for number, _, state, _, problem, file in self._rows(PATCHES_THAT_COUNT, []):
+            found[number] = PatchState(state or "waiting", unstored(problem), unstored(file))
+        return found
 
     def item_ids(self) -> Iterator[str]:
         """Yield the id of every item, once, in the order first submitted."""
         query = "SELECT item_id FROM turns GROUP BY item_id ORDER BY min(number)"
         return (unstored(item_id) for (item_id,) in self._rows(query, []))
 
-    def _records(self, query: str, values: Sequence[Any]) -> Iterator[TurnRecord]:
+    def _records(self, which: str, values: Sequence[Any]) -> Iterator[TurnRecord]:
         over = self.summary.status != "running"
+        query = f"SELECT {', '.join(self._columns)} FROM turns {which}"  # noqa: S608  (ours)
         for row in self._rows(query, values):
-            record = _record(row)
+            record = _record(self._columns, row)
             yield _ended(record) if over else record
 
     def _rows(self, query: str, values: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
@@ -201,7 +241,7 @@ def _opened(path: Path, mode: str) -> sqlite3.Connection:
     connection = sqlite3.connect(address, uri=True, timeout=30, isolation_level=None)
     try:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version != VERSION:
+        if version not in READABLE:
             raise BadInput(_other_version(path, version))
     except BaseException:
         connection.close()
@@ -213,7 +253,7 @@ def _other_version(path: Path, version: int) -> str:
     if version == 0:
         return f"the ledger {str(path)!r} has nothing in it yet"
     return (
-        f"the ledger {str(path)!r} is of version {version}, and this hmz-mp reads version "
+        f"the ledger {str(path)!r} is of version {version}, and this hmz-mp reads versions up to "
         f"{VERSION}; use the hmz-mp that wrote it"
     )
 
@@ -245,6 +285,7 @@ def _summary(directory: Path, connection: sqlite3.Connection) -> RunSummary:
         agents=tuple(json.loads(run["agents"])),
         options=json.loads(run["options"]),
         counts=counts,
+        ledger_version=connection.execute("PRAGMA user_version").fetchone()[0],
     )
 
 
@@ -276,9 +317,15 @@ def _settled(counts: dict[str, int]) -> dict[str, int]:
     return settled
 
 
-def _record(row: tuple[Any, ...]) -> TurnRecord:
-    values = dict(zip(TURN_COLUMNS, row, strict=True))
-    for name in TEXT_COLUMNS:
+def _columns(connection: sqlite3.Connection) -> tuple[str, ...]:
+    """Return the columns that there are; those of later versions keep their defaults."""
+    there = {name for _, name, *_ in connection.execute("PRAGMA table_info(turns)")}
+    return tuple(name for name in TURN_COLUMNS if name in there)
+
+
+def _record(columns: tuple[str, ...], row: tuple[Any, ...]) -> TurnRecord:
+    values = dict(zip(columns, row, strict=True))
+    for name in TEXT_COLUMNS & values.keys():
         values[name] = unstored(values[name])
     return TurnRecord(**values)
 

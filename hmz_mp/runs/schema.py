@@ -10,6 +10,8 @@ from typing import Any
 
 __all__ = [
     "DATABASE",
+    "PATCHES_THAT_COUNT",
+    "READABLE",
     "TEXT_COLUMNS",
     "TURN_COLUMNS",
     "VERSION",
@@ -20,7 +22,8 @@ __all__ = [
 ]
 
 DATABASE = "run.db"
-VERSION = 2
+VERSION = 3
+READABLE = range(1, VERSION + 1)  # columns and tables that came later are missing then
 
 # Every field of a TurnRecord but `cancel`. The small ones come first: SQLite finds a column by
 # reading what is before it, and counting states must not read every prompt and answer.
@@ -52,6 +55,7 @@ TURN_COLUMNS = {
     "detail": "TEXT",
     "output": "TEXT NOT NULL",
     "prompt": "TEXT NOT NULL",
+    "patch": "BLOB",
 }
 TEXT_COLUMNS = frozenset(name for name, kind in TURN_COLUMNS.items() if kind.startswith("TEXT"))
 
@@ -74,11 +78,46 @@ CREATE TABLE runs (
 )
 """
 
+# Where the worktrees of a run came from; one row, if it had any.
+_CHECKOUTS = """
+CREATE TABLE checkouts (
+    top TEXT NOT NULL,
+    git_dir TEXT NOT NULL,
+    inside TEXT NOT NULL,
+    base TEXT NOT NULL
+)
+"""
+# What became of the patches of turns: "applying", "applied" or "conflict"; no row is neither.
+# A plan is what a patch that is being applied makes of each file, as JSON.
+_PATCHES = """
+CREATE TABLE patches (
+    number INTEGER PRIMARY KEY,
+    state TEXT NOT NULL,
+    plan TEXT,
+    problem TEXT,
+    file TEXT
+)
+"""
+
+# The patches that count: of turns that were ok, and of a session's only the last, which has all
+# that the session changed.
+PATCHES_THAT_COUNT = """
+SELECT number, item_id, patches.state, plan, problem, file
+FROM turns LEFT JOIN patches USING (number)
+WHERE turns.state = 'ok' AND length(patch) > 0 AND NOT EXISTS (
+    SELECT 1 FROM turns AS later
+    WHERE later.session = turns.session AND later.place > turns.place
+    AND later.state = 'ok' AND later.patch IS NOT NULL
+)
+ORDER BY number
+"""
+
 
 def create_statements() -> tuple[str, ...]:
     """Return what makes an empty database a ledger, to be run as one transaction."""
     columns = ", ".join(f"{name} {kind}" for name, kind in TURN_COLUMNS.items())
-    return _RUNS, f"CREATE TABLE turns ({columns})", f"PRAGMA user_version = {VERSION}"
+    turns = f"CREATE TABLE turns ({columns})"
+    return _RUNS, turns, _CHECKOUTS, _PATCHES, f"PRAGMA user_version = {VERSION}"
 
 
 def upsert_turns(rows: int) -> str:

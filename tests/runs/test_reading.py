@@ -179,12 +179,30 @@ def test_a_process_that_may_not_be_looked_at_is_alive(
     assert list_runs(runs_dir)[0].status == "running"
 
 
+LATER = ["patch", "failure", "conversation", "input_tokens", "output_tokens", "cost_usd", "usage"]
+
+
+def test_a_ledger_of_the_first_version_is_read(runs_dir: Path) -> None:
+    run_id = finished_run(runs_dir)
+    for statement in (
+        "DROP TABLE patches",
+        "DROP TABLE checkouts",
+        *(f"ALTER TABLE turns DROP COLUMN {name}" for name in LATER),
+        "PRAGMA user_version = 1",
+    ):
+        change(runs_dir, run_id, statement)
+    with open_run(runs_dir, run_id) as run:
+        assert run.summary.ledger_version == 1
+        assert all(turn.patch is None for turn in run.turns())
+        assert run.patches() == {}
+
+
 def test_a_ledger_of_another_version_is_said_and_does_not_hide_others(runs_dir: Path) -> None:
     old, new = finished_run(runs_dir), finished_run(runs_dir)
     change(runs_dir, new, "PRAGMA user_version = 99")
     first, second = list_runs(runs_dir)
     assert (first.run_id, first.status, second.run_id) == (new, "unreadable", old)
-    assert "is of version 99, and this hmz-mp reads version 2" in str(first.problem)
+    assert "is of version 99, and this hmz-mp reads versions up to 3" in str(first.problem)
     with pytest.raises(BadInput, match="version 99"):
         open_run(runs_dir, "last")
 

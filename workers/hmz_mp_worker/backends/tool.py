@@ -10,7 +10,8 @@ a ``str`` that ``os.fsencode`` turns back into the file's bytes; a parameter ann
 ``bytes`` gets that instead.
 
 A plain function runs with ``cwd`` as the process's directory. A coroutine function shares its
-process with others, so it is not moved: it can take ``cwd`` as a parameter.
+process with others, so it is not moved: its ``path`` is absolute where there is a ``cwd``, which
+it can take as a parameter too.
 """
 
 from __future__ import annotations
@@ -83,6 +84,9 @@ def run(target: str, directory: str, request: Request) -> str:
 async def arun(target: str, directory: str, request: Request) -> str:
     """Call a coroutine function on this loop and return its answer as text."""
     function = load(target, directory)
+    if request.cwd is not None and request.path is not None:
+        path = os.path.join(os.fsencode(request.cwd), request.path)  # noqa: PTH118  (bytes)
+        request = msgspec.structs.replace(request, path=path)
     return as_text(await function.call(request), function.name)
 
 

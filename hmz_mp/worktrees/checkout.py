@@ -1,0 +1,98 @@
+"""The user's checkout: whether worktrees can be had of it, and what they begin with.
+
+Reads the checkout and writes objects to its repository, never its index, its files or a ref.
+Imported by ``hmz_mp.worktrees`` only.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from hmz_mp.errors import BadInput
+from hmz_mp_worker.git import REDIRECTING, Git, GitFailed
+from hmz_mp_worker.worktrees.staging import stage_everything, submodules
+
+__all__ = ["Checkout"]
+
+_NAMED = 3  # files in a message
+
+
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    """A work tree with a commit in it. ``inside`` is where in it the run was started."""
+
+    top: str
+    git_dir: str
+    inside: str = ""
+
+    @classmethod
+    def find(cls, start: Path) -> Checkout:
+        """Return the checkout around ``start``. Raises `BadInput` when there is none to be used."""
+        set_here = [name for name in REDIRECTING if name in os.environ]
+        if set_here:
+            raise BadInput(
+                f"--worktree: {set_here[0]} is set, as it is inside git's hooks; an agent's git "
+                "would work on that repository, not on its worktree"
+            )
+        if shutil.which("git") is None:
+            raise BadInput("--worktree needs git, and there is none on PATH")
+        git = Git(str(start.absolute()))
+        try:
+            top = git.line("rev-parse", "--show-toplevel")
+            git_dir = git.line("rev-parse", "--absolute-git-dir")
+        except GitFailed as error:
+            raise BadInput(
+                f"--worktree needs a git checkout, and {str(start)!r} is in none: {error.reason}"
+            ) from None
+        inside = os.path.relpath(os.path.realpath(start), os.path.realpath(top))
+        checkout = cls(top, git_dir, "" if inside == "." else inside)
+        checkout._check()
+        return checkout
+
+    def git(self, index: str | None = None) -> Git:
+        """Return git for it, at its top, with another index if one is given."""
+        return Git(self.top, git_dir=self.git_dir, index=index)
+
+    def _check(self) -> None:
+        git = self.git()
+        if git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}", statuses=(0, 1)).returncode:
+            raise BadInput(
+                f"--worktree: the git repository at {self.top!r} has no commits yet, and a "
+                "worktree needs one: commit something first"
+            )
+        unmerged = [name.partition(b"\t")[2] for name in git.names("ls-files", "-z", "--unmerged")]
+        if unmerged:
+            first = list(dict.fromkeys(unmerged))[:_NAMED]
+            names = ", ".join(repr(os.fsdecode(name)) for name in first)
+            raise BadInput(
+                f"--worktree: the checkout at {self.top!r} has conflicts of a merge in it "
+                f"({names}); resolve them first"
+            )
+
+    def submodules(self) -> list[str]:
+        """Return the submodules, which are empty directories in worktrees."""
+        return sorted(map(os.fsdecode, submodules(self.git())))
+
+    def snapshot(self, index: str) -> str:
+        """Return a commit of what is there now: uncommitted changes, and new files not ignored.
+
+        That is HEAD, if there are none. ``index`` is a scratch file. The commit is on no branch.
+        """
+        mine = self.git().line("rev-parse", "--git-path", "index")
+        try:
+            shutil.copyfile(os.path.join(self.top, mine), index)  # noqa: PTH118  (surrogates)
+        except FileNotFoundError:
+            self.git(index).run("read-tree", "HEAD")
+        git = self.git(index)
+        stage_everything(git, repositories=False)
+        tree = git.line("write-tree")
+        if tree == git.line("rev-parse", "HEAD^{tree}"):
+            return git.line("rev-parse", "HEAD")
+        return git.line(
+            *("commit-tree", tree, "-p", "HEAD"),
+            stdin=b"The checkout, with what was not committed, as hmz-mp found it\n",
+            identity=True,
+        )
