@@ -8,6 +8,7 @@ where it arrives. Knows nothing of what a body means.
 
 from __future__ import annotations
 
+import mmap
 import socket
 import struct
 from collections.abc import Sequence
@@ -90,7 +91,9 @@ class FrameReader:
     )
 
     def __init__(self, size: int = 1 << 17) -> None:
-        self._buffer = bytearray(size)
+        # Not a bytearray, which is written to as a whole when it is made: an idle worker's reader
+        # takes a page of memory.
+        self._buffer = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self._view = memoryview(self._buffer)
         self._start = 0
         self._end = 0

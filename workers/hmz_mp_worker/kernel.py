@@ -7,6 +7,7 @@ connections and process groups carry the guarantee alone.
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import signal
 import sys
@@ -41,9 +42,14 @@ _LOOK_EVERY = 0.002
 MARK = "HMZ_MP_PROGRAM"
 
 
+@functools.cache  # looked up in the zygote, and not by each worker, whose memory it would take
+def _library() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def _prctl(option: int, value: int) -> None:
     if _LINUX:
-        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+        _library().prctl(option, value, 0, 0, 0)
 
 
 def die_with_parent(parent: int) -> None:
@@ -168,6 +174,6 @@ def end_descendants(groups: Iterable[int] = ()) -> None:
 def punch_hole(fd: int, start: int, length: int) -> None:
     """Give back the memory (or disk) of a range of a file, whose length stays."""
     if _LINUX and length > 0:
-        fallocate = ctypes.CDLL(None, use_errno=True).fallocate
+        fallocate = _library().fallocate
         fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long]
         fallocate(fd, _PUNCH_HOLE, start, length)
