@@ -120,7 +120,7 @@ class AgentTurn:
         self._observer = observer
         self._listener = listener
         self._turn: Turn | None = None
-        self._waiters: list[Awaitable[None]] | None = None
+        self._waiters: tuple[Awaitable[None], ...] = ()
 
     # Its life.
 
@@ -250,9 +250,8 @@ class AgentTurn:
         self._say("ended")
         if self._listener is not None:
             self._listener.close()
-        if self._waiters is not None:
-            for waiter in self._waiters:
-                self.home.wake(waiter)
+        for waiter in self._waiters:
+            self.home.wake(waiter)
 
     def _say(self, kind: Literal["began", "said", "ended"], event: object = None) -> None:
         """Tell the run, then the agent. What the run raises is logged: the turn is who waits."""
@@ -294,9 +293,7 @@ class AgentTurn:
     def _waiter(self) -> Awaitable[None]:
         """Return something to await that the end wakes, for one who waits."""
         waiter = self.home.waiter()
-        if self._waiters is None:
-            self._waiters = []
-        self._waiters.append(waiter)
+        self._waiters = (*self._waiters, waiter)
         return waiter
 
     def value(self, *, suppress: bool = False) -> Any:

@@ -9,11 +9,9 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
-import tomllib
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import yaml
 
 from hmz_mp.errors import BadInput
 from hmz_mp.terminal import printable
@@ -24,11 +22,30 @@ if TYPE_CHECKING:
 
 __all__ = ["fit", "read_settings"]
 
+
+# Their parsers are slow imports, and most runs read no settings.
+
+
+def _toml(text: str) -> Any:
+    import tomllib
+
+    return tomllib.loads(text)
+
+
+def _yaml(text: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from None
+
+
 _READERS: dict[str, Callable[[str], Any]] = {
     ".json": json.loads,
-    ".toml": tomllib.loads,
-    ".yaml": yaml.safe_load,
-    ".yml": yaml.safe_load,
+    ".toml": _toml,
+    ".yaml": _yaml,
+    ".yml": _yaml,
 }
 
 
@@ -43,7 +60,7 @@ def read_settings(path: Path) -> dict[str, Any]:
         settings = read(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadInput(f"settings file {shown} cannot be read: {error.strerror}") from None
-    except (ValueError, yaml.YAMLError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise BadInput(f"settings file {shown}: {printable(str(error), multiline=True)}") from None
     if settings is None:  # an empty YAML file
         return {}
