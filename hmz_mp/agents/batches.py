@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["abatch", "amap"]
 
 WINDOW = 1024  # turns begun and not yet taken by who iterates; at least four times `at_once`
-STRIDE = 256  # turns submitted before the loop gets a chance to ship some
+STRIDE = 64  # turns submitted before the loop gets a chance to ship some
 
 
 async def abatch(
@@ -62,7 +62,7 @@ async def amap(
     waiting = iter(each_prompt(prompts))
     window: deque[AgentTurn] = deque()
     size = max(WINDOW, 4 * at_once)
-    more = True
+    more, begun = True, 0
     try:
         while True:
             while more and len(window) < size:
@@ -71,6 +71,9 @@ async def amap(
                     more = False
                 else:
                     window.append(submitter.begin(prompt, view, schema=schema, cwd=cwd))
+                    begun += 1
+                    if begun % STRIDE == 0:
+                        await anyio.lowlevel.checkpoint()
             if not window:
                 return
             await window[0].landed()
