@@ -88,12 +88,19 @@ def _wait(child: subprocess.Popen[bytes], out: Path, timeout: float) -> float | 
 
 def _has_ended(child: subprocess.Popen[bytes], seconds: float) -> bool:
     """Wait so long for a child's end."""
-    if hasattr(os, "pidfd_open"):  # else it is polled, twenty times a second
+    try:
         descriptor = os.pidfd_open(child.pid)
-        try:
-            return bool(select.select([descriptor], [], [], seconds)[0])
-        finally:
-            os.close(descriptor)
+    except (AttributeError, OSError):  # there is none here: it is polled, twenty times a second
+        return _ends_in(child, seconds)
+    try:
+        poll = select.poll()  # unlike `select.select` it takes any number of a descriptor
+        poll.register(descriptor, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
+    finally:
+        os.close(descriptor)
+
+
+def _ends_in(child: subprocess.Popen[bytes], seconds: float) -> bool:
     try:
         child.wait(seconds)
     except subprocess.TimeoutExpired:

@@ -74,11 +74,12 @@ def _below(results: Results, name: str) -> list[str]:
     if fewer:
         said = ", ".join(f"{title} {count:,}" for title, count in fewer.items())
         lines.append(f"fewer calls, as each takes so long: {said}")
+    reasons: dict[str, list[str]] = {}
     for contender, cell in results.cells[name].items():
         reason = cell.problem or cell.left_out
         if reason is not None:
-            lines.append(f"{title_of(contender)}: {reason}")
-    return lines
+            reasons.setdefault(reason, []).append(title_of(contender))
+    return lines + [f"{', '.join(titles)}: {reason}" for reason, titles in reasons.items()]
 
 
 def target_table(results: Results) -> Table:
@@ -131,12 +132,18 @@ def _short(results: Results, name: str, contender: str) -> str:
 def machine_line(results: Results) -> str:
     """Return what it was measured on."""
     about = results.about
-    loads = [f"{about[name]:.1f}" for name in ("load", "load_after") if name in about]
+    load = about.get("load", 0.0)
+    busy = " (other programs ran: small differences mean nothing)" * _was_busy(results)
     return (
         f"{about.get('implementation')} {about.get('python')}, {about.get('system')}, "
         f"{about.get('cpus')} CPUs ({about.get('processor')}), {results.workers} workers, "
-        f"load {' to '.join(loads)}"
+        f"load {load:.1f} at the beginning{busy}"
     )
+
+
+def _was_busy(results: Results) -> bool:
+    """Whether what ran here before it began took a good part of the CPUs."""
+    return bool(results.about.get("load", 0.0) > results.about.get("cpus", 1) / 4)
 
 
 def _about(results: Results) -> str:

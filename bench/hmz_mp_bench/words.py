@@ -54,4 +54,6 @@ def _scale(value: float, name: str, unit: str) -> tuple[float, str]:
 
 def _digits(value: float) -> str:
     size = abs(value)
+    if 0 < size < 0.01:
+        return f"{value:.2g}"
     return f"{value:,.0f}" if size >= 99.95 else f"{value:.1f}" if size >= 9.995 else f"{value:.2f}"

@@ -6,7 +6,6 @@ Imported by ``cli.bench``.
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,7 +50,6 @@ def compare(
     """Measure, print the tables and write the files; return the exit status."""
     results = _set_up(workloads, against, size, workers)
     interrupted = _measure(results, runs, against)
-    results.about["load_after"] = os.getloadavg()[0]
     _write(results, json_file, svg_file, as_markdown=as_markdown)
     if interrupted:
         click.echo("hmz-mp: interrupted: what is shown is partial", err=True)

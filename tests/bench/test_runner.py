@@ -37,6 +37,13 @@ def test_a_process_that_is_killed_is_told_by_the_signal() -> None:
     assert run("Killed").problem == "killed by SIGKILL"
 
 
+def test_it_works_where_ends_have_to_be_polled_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("os.pidfd_open", raising=False)
+    measured = run_start("process-pool", 2, 30.0)
+    assert measured.problem is None
+    assert 0 < measured.figures["answers"] < measured.figures["whole"]
+
+
 def test_one_that_hangs_is_ended_with_all_that_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

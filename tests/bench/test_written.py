@@ -10,7 +10,7 @@ import pytest
 from hmz_mp_bench import words
 from hmz_mp_bench.results import Results
 from hmz_mp_bench.svg import draw
-from hmz_mp_bench.tables import markdown, target_table, workload_table
+from hmz_mp_bench.tables import machine_line, markdown, target_table, workload_table
 
 from .support import ODD, some_results
 
@@ -40,6 +40,7 @@ def test_spreads_rates_and_ratios() -> None:
     assert words.rate(2.0) == "0.5"
     assert words.rate(0.0) == "0"
     assert words.times(1234.5) == "1,234 ×"
+    assert words.times(0.00149) == "0.0015 ×"
     assert words.round_figure(1e-5, "call", "seconds") == "10 µs"
 
 
@@ -50,6 +51,11 @@ def test_a_workloads_table_names_everybody() -> None:
     assert table.rows[-1][-1] == "30.0 ×"
     assert f"mpire: wrong answer: {ODD}" in table.below
     assert "ray: ray is not installed" in table.below
+    results = some_results()
+    results.cell("gathered", "dask").left_out = "ray is not installed"
+    assert (
+        "ray, dask.distributed: ray is not installed" in workload_table(results, "gathered").below
+    )
     assert any(line.startswith("fewer calls") and "loky 5,000" in line for line in table.below)
 
 
@@ -78,6 +84,13 @@ def test_markdown_has_all_tables_and_takes_foreign_text_as_it_is() -> None:
     assert "**Interrupted: partial.**" in text
     for line in text.splitlines():
         assert line.startswith("|") == line.endswith("|")
+
+
+def test_a_busy_machine_is_told() -> None:
+    results = some_results()
+    assert machine_line(results).endswith("2 workers, load 0.0 at the beginning")
+    results.about["load"] = 3.0
+    assert "small differences mean nothing" in machine_line(results)
 
 
 def test_json_has_every_sample_and_every_reason() -> None:
