@@ -24,6 +24,7 @@ from hmz_mp_worker.payload import (
     Payload,
     dump,
     dump_by_value,
+    dump_lone_bytes,
     lighten,
     pickle_by_value,
     text_of,
@@ -360,6 +361,8 @@ def pack_arguments(call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if not kwargs and PLAIN.issuperset(map(type, args)):
         if bytes not in map(type, args):
             return Payload(pickle.dumps((args, kwargs), 5))
+        if (lone := dump_lone_bytes(args)) is not None:
+            return lone
         light = tuple([lighten(value) for value in args])
         return dump((light, kwargs))
     args = tuple([lighten(value) for value in args])

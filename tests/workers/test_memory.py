@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hmz_mp_worker import memory
+from hmz_mp_worker import memory as memory_module
 from hmz_mp_worker.memory import copy_of, fresh, keep_freed_memory
 from tests.helpers import run_python
 
@@ -19,30 +19,32 @@ HUGE = 5 << 20
 @pytest.mark.parametrize("length", [1, 100, 1 << 16, HUGE])
 @pytest.mark.parametrize("writable", [True, False])
 def test_what_is_filled_is_the_value(length: int, writable: bool) -> None:
-    value, view = fresh(length, writable=writable)
+    memory = fresh(length, writable=writable)
+    memory.view[:] = b"x" * length
+    value = memory.value()
     assert type(value) is (bytearray if writable else bytes)
-    assert view.nbytes == len(value) == length
-    view[:] = b"x" * length
+    assert value is memory.memory
     assert value == b"x" * length
     assert hash(bytes(value)) == hash(b"x" * length)
 
 
 def test_nothing_at_all() -> None:
-    assert fresh(0, writable=False).value == b""
-    assert type(fresh(0, writable=False).value) is bytes
-    assert fresh(0, writable=True).value == bytearray()
+    assert fresh(0, writable=False).value() == b""
+    assert type(fresh(0, writable=False).value()) is bytes
+    assert fresh(0, writable=True).value() == bytearray()
 
 
 def test_values_are_never_the_same_object() -> None:
     one, two = fresh(1, writable=False), fresh(1, writable=False)
     one.view[0], two.view[0] = 1, 2
-    assert (one.value, two.value) == (b"\1", b"\2")
+    assert (one.value(), two.value()) == (b"\1", b"\2")
     assert bytes([1]) == b"\1"
 
 
 def test_a_bytearray_may_grow_afterwards() -> None:
-    value, view = fresh(100_000, writable=True)
-    view[:] = bytes(100_000)
+    memory = fresh(100_000, writable=True)
+    memory.view[:] = bytes(100_000)
+    value = memory.value()
     assert isinstance(value, bytearray)
     value += b"more"
     assert value == bytes(100_000) + b"more"
@@ -63,21 +65,22 @@ def test_a_large_copy_is_one_of_its_own() -> None:
 
 
 def test_where_there_is_no_ctypes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_c_calls", lambda: None)
+    monkeypatch.setattr(memory_module, "_c_calls", lambda: None)
     for writable in (True, False):
-        value, view = fresh(1000, writable=writable)
-        view[:] = b"x" * 1000
-        assert value == b"x" * 1000
+        memory = fresh(1000, writable=writable)
+        memory.view[:] = b"x" * 1000
+        assert memory.value() == b"x" * 1000
+        assert type(memory.value()) is (bytearray if writable else bytes)
 
 
 WITHOUT = """
 import sys
 sys.modules["ctypes"] = None
 from hmz_mp_worker.memory import fresh
-value, view = fresh(100_000, writable=False)
-view[:] = b"x" * 100_000
-assert value == b"x" * 100_000
-print(type(value).__name__)
+memory = fresh(100_000, writable=False)
+memory.view[:] = b"x" * 100_000
+assert memory.value() == b"x" * 100_000
+print(type(memory.memory).__name__)
 """
 
 

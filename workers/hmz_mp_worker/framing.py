@@ -13,7 +13,7 @@ import socket
 import struct
 from collections.abc import Sequence
 
-from hmz_mp_worker.memory import fresh
+from hmz_mp_worker.memory import Fresh, fresh
 
 __all__ = [
     "BODY_CEILING",
@@ -97,7 +97,7 @@ class FrameReader:
         self._view = memoryview(self._buffer)
         self._start = 0
         self._end = 0
-        self._part: memoryview | None = None
+        self._part: Fresh | None = None
         self._filled = 0
         self._wanted: list[int] = []
         self._whole: list[Buffer] = []
@@ -105,7 +105,7 @@ class FrameReader:
     def target(self) -> memoryview:
         """Return where the next bytes are to be received."""
         if self._part is not None:
-            return self._part[self._filled :]
+            return self._part.view[self._filled :]
         if self._start:
             rest = self._end - self._start
             self._view[:rest] = self._view[self._start : self._end]
@@ -117,7 +117,7 @@ class FrameReader:
         frames: list[Frame] = []
         if self._part is not None:
             self._filled += count
-            if self._filled < len(self._part) or not self._next_part():
+            if self._filled < len(self._part.view) or not self._next_part():
                 return frames
             frames.append(self._take_whole())
         else:
@@ -170,19 +170,21 @@ class FrameReader:
         return self._take_whole() if self._next_part() else None
 
     def _next_part(self) -> bool:
-        """Go on from the filled part to the next; return whether the frame is whole."""
+        """Put the filled part away and begin the next; return whether the frame is whole."""
         while True:
-            self._part = None
+            if self._part is not None:
+                self._whole.append(self._part.value())
+                self._part = None
             if not self._wanted:
                 return True
             wanted = self._wanted.pop(0)
-            value, part = fresh(wanted & ~WRITABLE, writable=bool(wanted & WRITABLE))
-            self._whole.append(value)
-            here = min(len(part), self._end - self._start)
-            part[:here] = self._view[self._start : self._start + here]
+            self._part = fresh(wanted & ~WRITABLE, writable=bool(wanted & WRITABLE))
+            view = self._part.view
+            here = min(len(view), self._end - self._start)
+            view[:here] = self._view[self._start : self._start + here]
             self._start += here
-            self._part, self._filled = part, here
-            if here < len(part):
+            self._filled = here
+            if here < len(view):
                 return False
 
     def _take_whole(self) -> Frame:

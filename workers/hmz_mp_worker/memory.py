@@ -23,19 +23,26 @@ _PYBUF_WRITE = 0x200
 class Fresh(NamedTuple):
     """New memory: the object, and a view to fill it by before anybody else sees it."""
 
-    value: bytes | bytearray
+    memory: bytes | bytearray
     view: memoryview
+    writable: bool
+
+    def value(self) -> bytes | bytearray:
+        """Return the object, once it is filled."""
+        if self.writable or isinstance(self.memory, bytes):
+            return self.memory
+        return bytes(self.memory)
 
 
 def fresh(length: int, *, writable: bool) -> Fresh:
     """Return a ``bytearray`` of any content if ``writable``, else ``bytes``, to be filled."""
     if not length:
-        return Fresh(bytearray() if writable else b"", memoryview(bytearray()))
+        return Fresh(bytearray(), memoryview(bytearray()), writable)
     calls = _c_calls()
     if calls is not None:
         return calls.fresh(length, writable=writable)
     memory = bytearray(length)  # without ctypes, which some builds have not, for both
-    return Fresh(memory, memoryview(memory))
+    return Fresh(memory, memoryview(memory), writable)
 
 
 def copy_of(view: memoryview, *, writable: bool) -> bytes | bytearray:
@@ -44,7 +51,7 @@ def copy_of(view: memoryview, *, writable: bool) -> bytes | bytearray:
         return bytearray(view) if writable else bytes(view)
     memory = fresh(view.nbytes, writable=writable)
     memory.view[:] = view
-    return memory.value
+    return memory.value()
 
 
 @cache
@@ -89,7 +96,7 @@ class _CCalls:
             start = (address + _PAGE_MASK) & ~_PAGE_MASK
             end = (address + length) & ~_PAGE_MASK
             self._madvise(start, end - start, _HUGE_ADVICE)  # an advice: it may fail
-        return Fresh(value, self._view(address, length, _PYBUF_WRITE))
+        return Fresh(value, self._view(address, length, _PYBUF_WRITE), writable)
 
 
 @cache

@@ -28,6 +28,7 @@ __all__ = [
     "dump_back",
     "dump_by_value",
     "dump_inside",
+    "dump_lone_bytes",
     "lighten",
     "load",
     "pack_failure",
@@ -125,24 +126,16 @@ def _by_value_pickler() -> Any:
     return ByValuePickler
 
 
-class _Large:
-    """Pickles as bytes, a ``bytearray`` or a view whose content travels beside the pickle."""
+class _View:
+    """Pickles as a view whose content travels beside the pickle."""
 
-    __slots__ = ("_value",)
+    __slots__ = ("_view",)
 
-    def __init__(self, value: Buffer) -> None:
-        self._value = value
+    def __init__(self, view: memoryview) -> None:
+        self._view = view
 
     def __reduce__(self) -> tuple[Callable[..., object], tuple[Any, ...]]:
-        value = self._value
-        if isinstance(value, memoryview):
-            return _reduce_view(value)
-        return bytes if type(value) is bytes else _bytearray_of, (pickle.PickleBuffer(value),)
-
-
-def _bytearray_of(buffer: Buffer) -> bytearray:
-    """Return what a ``bytearray`` was received into, which is one already."""
-    return buffer if isinstance(buffer, bytearray) else bytearray(buffer)
+        return _reduce_view(self._view)
 
 
 def _reduce_view(view: memoryview) -> tuple[Callable[..., object], tuple[Any, ...]]:
@@ -159,13 +152,34 @@ def _view_of(buffer: Buffer, form: str, shape: tuple[int, ...]) -> memoryview:
 
 
 def lighten(value: Any) -> Any:
-    """Return what to pickle in place of ``value``: large bytes and views go without a copy."""
+    """Return what to pickle in place of ``value``: large bytes and views go without a copy.
+
+    A buffer that is pickled by itself loads as the very ``bytes`` or ``bytearray`` that it was
+    received into, or was kept inside the pickle as.
+    """
     kind = type(value)
     if kind is memoryview:  # of any length: pickle knows none
-        return _Large(value)
+        return _View(value)
     if (kind is bytes or kind is bytearray) and len(value) >= _OUT_OF_BAND_FROM:
-        return _Large(value)
+        return pickle.PickleBuffer(value)
     return value
+
+
+def _pickle_beside(value: Any) -> bytes:
+    """Return the pickle of a value whose buffers travel beside it."""
+    return pickle.dumps(value, 5, buffer_callback=lambda _: False)
+
+
+# The same whatever the bytes are.
+_LARGE_BYTES = _pickle_beside(pickle.PickleBuffer(b""))
+_LARGE_ARGUMENT = _pickle_beside(((pickle.PickleBuffer(b""),), {}))
+
+
+def dump_lone_bytes(args: tuple[Any, ...]) -> Payload | None:
+    """Return the arguments' pickle if they are one large ``bytes``, else ``None``."""
+    if len(args) == 1 and len(args[0]) >= _OUT_OF_BAND_FROM:
+        return Payload(_LARGE_ARGUMENT, args)
+    return None
 
 
 class _ClassReference:
@@ -185,7 +199,9 @@ def dump_back(value: Any) -> Payload:
     A class that came from there by value goes back as a reference. Sent by value, cloudpickle
     would find the caller's own class at the other end and set all its attributes anew.
     """
-    if type(value) in PLAIN and (type(value) is not bytes or len(value) < _OUT_OF_BAND_FROM):
+    if type(value) in PLAIN:
+        if type(value) is bytes and len(value) >= _OUT_OF_BAND_FROM:
+            return Payload(_LARGE_BYTES, (value,))
         return Payload(pickle.dumps(value, 5))
     buffers = _Buffers()
     data = _dump_back(lighten(value), buffers)
