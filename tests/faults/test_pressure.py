@@ -133,6 +133,32 @@ def _lowest_free() -> int:
     return fd
 
 
+LIMITED = """
+import asyncio, resource, sys
+which, value = getattr(resource, sys.argv[1]), int(sys.argv[2])
+resource.setrlimit(which, (value, value))
+from hmz_mp import Pool
+
+async def main():
+    async with Pool(2) as pool:
+        for size in (100_000, 1_000_000, 10_000_000):
+            assert await pool.run(len, b"x" * size) == size
+            assert len(await pool.run(bytes, size)) == size
+
+asyncio.run(main())
+print("done")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not hold to these limits")
+@pytest.mark.parametrize(("limit", "value"), [("RLIMIT_FSIZE", 2 << 20), ("RLIMIT_AS", 300 << 20)])
+def test_limits_that_leave_no_room_for_shared_memory(
+    limit: str, value: int, tmp_path: Path
+) -> None:
+    ran = run_script(tmp_path, LIMITED, limit, str(value))
+    assert (ran.stdout, ran.returncode) == ("done\n", 0), ran.stderr
+
+
 NO_ROOM = """
 import asyncio, os, tempfile
 from hmz_mp import Pool

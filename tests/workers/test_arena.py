@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Iterator
 
@@ -124,6 +125,45 @@ def test_any_sequence_of_values_and_releases(steps: list[list[bytes] | int]) -> 
     for where, parts in held:
         assert [bytes(part) for part in theirs.get(where)] == parts
     os.close(file)
+
+
+def refuse(*_: object) -> mmap.mmap:
+    raise OSError("no room")
+
+
+def test_a_sender_without_room_for_it(fd: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = Arena(fd).open()
+    monkeypatch.setattr(mmap, "mmap", refuse)
+    assert Arena(fd).inbox.put([b"x"]) is None
+    assert theirs.memory() is not None
+
+
+def test_a_receiver_without_room_for_it_reads(fd: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = Arena(fd).open().outbox
+    where = ours.put([b"pickle", b"abc", bytearray(b"defg")])
+    assert where is not None
+    monkeypatch.setattr(mmap, "mmap", refuse)
+    theirs = Arena(fd).outbox
+    assert theirs.get(where) == [b"pickle", b"abc", bytearray(b"defg")]
+    theirs.release(where)
+    again = ours.put([b"x"])
+    assert again is not None
+    assert again[0] == where[0]
+
+
+@pytest.mark.parametrize("what", ["truncate", "map"])
+def test_a_worker_without_room_for_it_tells_the_other(
+    fd: int, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        if what == "map":
+            patch.setattr(mmap, "mmap", refuse)
+        else:
+            patch.setattr(os, "ftruncate", refuse)
+        theirs = Arena(fd).open()
+    assert Arena(fd).inbox.put([b"x"]) is None
+    assert theirs.outbox.put([b"x"]) is None
+    theirs.close()
 
 
 def test_closing_lets_the_memory_go(fd: int) -> None:
