@@ -22,6 +22,7 @@ __all__ = ["Measured", "run_fresh", "run_module", "run_start"]
 
 _TOLD = 200  # characters of what a process said last
 _LOOK = 0.5  # seconds between two looks whether a result was written
+_SHORT = 40  # characters of a directory in which there is room for the name of a socket
 _LEAVING = 5.0  # seconds from a result to the end of its process, before it is ended
 
 
@@ -56,7 +57,7 @@ def run_start(contender: str, workers: int, timeout: float) -> Measured:
 
 def run_module(arguments: list[str], timeout: float) -> tuple[Measured, float | None]:
     """Run ``python -m ARGUMENTS OUT``; return what it wrote to OUT, and when it ended."""
-    with tempfile.TemporaryDirectory(prefix="hmz-mp-bench-") as directory:
+    with tempfile.TemporaryDirectory(prefix="hb-", ignore_cleanup_errors=True) as directory:
         out, said = Path(directory, "result"), Path(directory, "said")
         with said.open("wb") as output:
             # Without the current directory on its path, where a user's modules may be called
@@ -64,12 +65,22 @@ def run_module(arguments: list[str], timeout: float) -> tuple[Measured, float | 
             child = subprocess.Popen(
                 [sys.executable, "-P", "-m", *arguments, str(out)],
                 stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+                env=_environment(directory),
             )  # fmt: skip
         try:
             ended = _wait(child, out, timeout)
         finally:
             _end(child)
         return _read(out, said, child.returncode, ended, timeout), ended
+
+
+def _environment(directory: str) -> dict[str, str]:
+    """Return an environment in which temporary files go where they are removed.
+
+    Executors that are killed leave theirs. Sockets are among them, whose paths have to be short.
+    """
+    room = {"TMPDIR": directory, "RAY_TMPDIR": directory} if len(directory) < _SHORT else {}
+    return {**os.environ, **room}
 
 
 def _wait(child: subprocess.Popen[bytes], out: Path, timeout: float) -> float | None:
