@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 from typing import Any
 
@@ -78,3 +79,14 @@ async def test_unless_the_user_says_how_many_threads(monkeypatch: pytest.MonkeyP
         assert told["OPENBLAS_NUM_THREADS"] == "1"
         inside = await pool.run(threads_of_a_pool_inside, 1)
         assert (inside["OMP_NUM_THREADS"], inside["MKL_NUM_THREADS"]) == ("7", "6")
+
+
+def collector() -> tuple[bool, int]:
+    return gc.isenabled(), gc.get_freeze_count()
+
+
+async def test_what_was_imported_is_out_of_the_collectors_way_and_it_collects() -> None:
+    async with Pool(1, preload=["json"]) as pool:
+        enabled, frozen = await pool.run(collector)
+    assert enabled
+    assert frozen > 1000

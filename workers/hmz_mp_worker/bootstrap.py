@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from importlib import import_module
 
@@ -17,6 +18,7 @@ def main(control_fd: int, coordinator: int) -> None:
     import takes longer than msgspec itself, so it is hidden while msgspec loads.
     """
     stand_above(control_fd)
+    gc.disable()  # until all is imported: collections take time, and leave holes in pages to share
     hidden = "typing_extensions"
     if hidden not in sys.modules:
         sys.modules[hidden] = None  # type: ignore[assignment]  # how an import is blocked

@@ -148,8 +148,8 @@ class Zygote:
 
     def _freeze(self) -> None:
         """Keep what is imported out of the collector's way, so that forks share its pages."""
-        gc.collect()
-        gc.freeze()
+        gc.freeze()  # not collected before, which takes longer than what it frees is worth
+        gc.enable()
 
     def _fork(self, fork: wire.Fork) -> None:
         sock, output, page = (self._descriptors.popleft() for _ in range(3))
