@@ -40,6 +40,23 @@ async def test_a_worker_that_is_killed_while_it_is_written_to() -> None:
             assert await pool.run(double, 2) == 4
 
 
+async def test_a_worker_that_is_killed_while_it_answers() -> None:
+    """Its value is there whole, or its turn fails; nothing stays in memory that has a name."""
+    named = set(os.listdir("/dev/shm")) if sys.platform == "linux" else set()
+    async with Pool(1) as pool:
+        for size in (MIB, 50 * MIB):
+            for delay in (0.0, 0.001, 0.003, 0.01, 0.03):
+                worker = await pool.run(pid)
+                turn = pool.submit(bytes, size)
+                await asyncio.sleep(delay)
+                os.kill(worker, signal.SIGKILL)
+                (ended,) = await asyncio.gather(turn, return_exceptions=True)
+                assert ended == bytes(size) or isinstance(ended, WorkerDied)
+    if sys.platform == "linux":
+        left = set(os.listdir("/dev/shm")) - named
+        assert not [name for name in left if "hmz" in name]
+
+
 async def test_a_worker_that_stops_reading_does_not_fill_memory() -> None:
     """What waits for it stays where the caller made it, and is not copied into a buffer."""
     data = bytes(20 * MIB)
@@ -89,8 +106,10 @@ async def main():
     async with Pool(int(sys.argv[1])) as pool:
         turns = [pool.submit(double, n) for n in range(500)]
         turns += [pool.submit(wait, n) for n in range(200)]
-        answers = await asyncio.gather(*turns)
+        turns += [pool.submit(bytes, size) for size in (1_000_000, 10_000_000)]
+        *answers, middle, large = await asyncio.gather(*turns)
         assert answers == [2 * n for n in range(500)] + list(range(200))
+        assert (len(middle), len(large)) == (1_000_000, 10_000_000)
         print(len(pool.statistics().workers))
 
 asyncio.run(main())
