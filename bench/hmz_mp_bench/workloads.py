@@ -22,6 +22,8 @@ PEERS = ("loky", "joblib", "mpire", "pebble", "deadpool", "anyio", "trio-paralle
 CLUSTERS = ("ray", "dask")
 FLOORS = ("threads", "bare-pipe", "serial")
 
+SLOW_TO_REPLACE = ("deadpool", "anyio", "trio-parallel")
+
 NOT_AWAITABLE = "its calls cannot be awaited one by one"
 NO_MAP = "it has no map"
 TOO_SLOW = "it would take minutes"
@@ -142,7 +144,8 @@ WORKLOADS: dict[str, Workload] = {
         "a worker killed in its call: time until both answer again",
         f"{_HERE}.processes:killed", "next", _counts(30, 8, 3),
         (*OURS, *LIBRARY, *PEERS, *CLUSTERS),
-        runs=1, extra=("least", "most"), fewer={"ray": 3, "dask": 3, "loky": 10, "joblib": 10},
+        runs=1, extra=("least", "most"),
+        fewer={"ray": 3, "dask": 3, "loky": 10, "joblib": 10} | dict.fromkeys(SLOW_TO_REPLACE, 15),
         note="the median of so many kills; a broken executor is made anew, as its user has to",
         seconds=5.0,
     ),
