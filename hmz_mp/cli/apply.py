@@ -20,6 +20,8 @@ from hmz_mp.worktrees.home import Home
 
 __all__ = ["apply_command"]
 
+_INTERRUPTED = 130
+
 
 @click.command("apply", short_help="Apply what is left of a run's patches.")
 @click.argument("run", metavar="RUN")
@@ -50,7 +52,7 @@ def apply_command(run: str, as_json: bool) -> int:
         click.echo(json.dumps(_object(run_id, patches)))
     else:
         say_lines(patch_lines(patches, run_id) or ["there is nothing to apply"])
-    return 0 if patches.complete else 1
+    return _INTERRUPTED if patches.interrupted else 0 if patches.complete else 1
 
 
 def _apply(run_id: str, journal: PatchJournal) -> Application:
@@ -84,6 +86,7 @@ def _object(run_id: str, patches: Application) -> dict[str, object]:
     return {
         "run_id": run_id,
         "applied": patches.applied,
+        "already": patches.already,
         "problem": patches.problem,
         "not_applied": [
             {"item_id": one.item_id, "problem": one.problem, "file": one.file}

@@ -266,7 +266,9 @@ class Conductor:
         self._display.close()
         status, word = self._status()
         patches = apply_run(self._trees, self._ledger, as_planned=status in (OK, SOME_FAILED))
-        if status == OK and not patches.complete:
+        if patches.interrupted:
+            status, word = INTERRUPTED, "interrupted"
+        elif status == OK and not patches.complete:
             status, word = SOME_FAILED, "failed"
         if self._rows is not None:
             self._rows.release(patches)

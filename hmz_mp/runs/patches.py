@@ -40,6 +40,8 @@ class PatchJournal:
         if not path.is_file():
             raise BadInput(f"there is no ledger in {str(directory)!r}")
         self._connection = sqlite3.connect(path, timeout=_SECONDS, isolation_level=None)
+        # Safe against the end of this process, as the ledger is.
+        self._connection.execute("PRAGMA synchronous = NORMAL")
 
     def __repr__(self) -> str:
         return f"<PatchJournal {self._directory.name}>"

@@ -79,12 +79,15 @@ class NotApplied:
 
 @dataclass(slots=True)
 class Application:
-    """What became of the patches: how many are in the checkout now, and which are not.
+    """What became of the patches: how many were applied, and which were not.
 
-    ``problem`` says why the rest was not even tried.
+    ``already`` counts those that were in the checkout before.
+    ``problem`` says why the rest was not even tried; ``interrupted`` that it was Ctrl-C.
     """
 
     applied: int = 0
+    already: int = 0
+    interrupted: bool = False
     refused: list[NotApplied] = field(default_factory=list)
     problem: str | None = None
 
@@ -108,6 +111,7 @@ def apply_patches(checkout: Checkout, base: str, scratch: Path, journal: Journal
             applier.result.problem = str(error)
         except KeyboardInterrupt:
             applier.result.problem = "interrupted"
+            applier.result.interrupted = True
     return applier.finish()
 
 
@@ -133,13 +137,15 @@ class _Applier:
         self._done: list[_Work] = []
 
     def run(self) -> None:
+        """Apply everything that can be."""
+        self._base = self._checkout.commit_for(self._base)
         for patch in self._journal.patches():
             changes = patch.plan if patch.state == "applying" else None
             if changes is None:
                 changes = changes_of(self._journal.text(patch.number))
             done = patch.state == "applied" or not changes
             (self._done if done else self._left).append(_Work(patch, changes))
-        self.result.applied = sum(work.patch.state == "applied" for work in self._done)
+        self.result.already = sum(work.patch.state == "applied" for work in self._done)
         while self._left:
             self._round()
 

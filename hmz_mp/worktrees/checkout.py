@@ -34,18 +34,18 @@ class Checkout:
         set_here = [name for name in REDIRECTING if name in os.environ]
         if set_here:
             raise BadInput(
-                f"--worktree: {set_here[0]} is set, as it is inside git's hooks; an agent's git "
-                "would work on that repository, not on its worktree"
+                f"{set_here[0]} is set, as it is inside git's hooks; an agent's git "
+                "would work on that repository, and not on its worktree"
             )
         if shutil.which("git") is None:
-            raise BadInput("--worktree needs git, and there is none on PATH")
+            raise BadInput("worktrees need git, and there is none on PATH")
         git = Git(str(start.absolute()))
         try:
             top = git.line("rev-parse", "--show-toplevel")
             git_dir = git.line("rev-parse", "--absolute-git-dir")
         except GitFailed as error:
             raise BadInput(
-                f"--worktree needs a git checkout, and {str(start)!r} is in none: {error.reason}"
+                f"worktrees need a git checkout, and {str(start)!r} is in none: {error.reason}"
             ) from None
         inside = os.path.relpath(os.path.realpath(start), os.path.realpath(top))
         checkout = cls(top, git_dir, "" if inside == "." else inside)
@@ -60,7 +60,7 @@ class Checkout:
         git = self.git()
         if git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}", statuses=(0, 1)).returncode:
             raise BadInput(
-                f"--worktree: the git repository at {self.top!r} has no commits yet, and a "
+                f"the git repository at {self.top!r} has no commits yet, and a "
                 "worktree needs one: commit something first"
             )
         unmerged = [name.partition(b"\t")[2] for name in git.names("ls-files", "-z", "--unmerged")]
@@ -68,13 +68,19 @@ class Checkout:
             first = list(dict.fromkeys(unmerged))[:_NAMED]
             names = ", ".join(repr(os.fsdecode(name)) for name in first)
             raise BadInput(
-                f"--worktree: the checkout at {self.top!r} has conflicts of a merge in it "
+                f"the checkout at {self.top!r} has conflicts of a merge in it "
                 f"({names}); resolve them first"
             )
 
     def submodules(self) -> list[str]:
         """Return the submodules, which are empty directories in worktrees."""
         return sorted(map(os.fsdecode, submodules(self.git())))
+
+    def commit_for(self, base: str) -> str:
+        """Return the commit ``base``, or HEAD if git has collected it."""
+        asked = ("rev-parse", "--verify", "--quiet")
+        found = self.git().run(*asked, base + "^{commit}", statuses=(0, 1, 128))
+        return base if found.returncode == 0 else self.git().line(*asked, "HEAD")
 
     def snapshot(self, index: str) -> str:
         """Return a commit of what is there now: uncommitted changes, and new files not ignored.

@@ -14,7 +14,7 @@ import shutil
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from hmz_mp.worktrees.disk import SPECIAL, Disk, files_below
+from hmz_mp.worktrees.disk import SPECIAL, Disk, files_below, staged_entries
 from hmz_mp.worktrees.patches import Change, Entry, is_safe, text_of
 
 if TYPE_CHECKING:
@@ -164,7 +164,8 @@ class Composer:
             self._unwritten |= {path: self.current[path] for path in alike}
             found = dict.fromkeys(line.partition(b"\t")[2] for line in unmerged)
             raise self._conflict([path for path in found if path in self.current] or paths)
-        return self._changed({change.path: change.before for change in changes})
+        staged = staged_entries(self._git, {change.path for change in changes})
+        return {change.path: staged.get(change.path) for change in changes}
 
     def _write_index(self, besides: dict[bytes, Entry | None]) -> None:
         """Bring the scratch index up to what is here, but for ``besides``."""
@@ -176,20 +177,6 @@ class Composer:
         self._git.run(
             "update-index", "-z", "--index-info", stdin=index_lines(entries, len(self._base))
         )
-
-    def _changed(self, before: dict[bytes, Entry | None]) -> dict[bytes, Entry | None]:
-        """Return what the paths of ``before`` are in the scratch index; else they are as in it."""
-        fields = self._git.names(
-            *("diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev"),
-            self._base,
-            "--",
-        )
-        found = dict(before)
-        for head, path in zip(fields[::2], fields[1::2], strict=True):
-            if path in found:
-                _, mode, _, blob, _ = head.decode("ascii").split(" ")
-                found[path] = None if mode == "000000" else Entry(mode, blob)
-        return found
 
 
 def index_lines(entries: dict[bytes, Entry | None], digits: int) -> bytes:

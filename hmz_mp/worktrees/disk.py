@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 from hmz_mp.worktrees.patches import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Set
 
     from hmz_mp.worktrees.checkout import Checkout
+    from hmz_mp_worker.git import Git
 
-__all__ = ["SPECIAL", "Disk", "Signature", "files_below", "signature"]
+__all__ = ["SPECIAL", "Disk", "Signature", "files_below", "signature", "staged_entries"]
 
 SPECIAL = Entry("special", "")  # neither a file nor a link nor a directory
 Signature = tuple[int, ...]
@@ -62,7 +63,7 @@ class Disk:
         git.run("read-tree", base)
         update = ("update-index", "-z", "--add", "--replace", "--stdin")
         git.run(*update, stdin=b"".join(path + b"\0" for path in present))
-        staged = _staged(git.names("ls-files", "-z", "--stage"), set(present))
+        staged = staged_entries(git, set(present))
         disk.entries |= {path: staged[path] for path in present}
         absent = {path for path, entry in disk.entries.items() if entry is None}
         if absent:
@@ -99,7 +100,12 @@ def _obstacle(top: bytes, path: bytes) -> bytes | None:
     return None
 
 
-def _staged(listed: Iterable[bytes], wanted: set[bytes]) -> dict[bytes, Entry]:
+def staged_entries(git: Git, wanted: Set[bytes]) -> dict[bytes, Entry]:
+    """Return those of the ``wanted`` paths that are in git's index."""
+    return _staged(git.names("ls-files", "-z", "--stage"), wanted)
+
+
+def _staged(listed: Iterable[bytes], wanted: Set[bytes]) -> dict[bytes, Entry]:
     found = {}
     for line in listed:
         head, _, path = line.partition(b"\t")

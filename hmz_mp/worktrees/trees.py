@@ -81,8 +81,7 @@ class Worktrees:
             home.remove()
             if isinstance(error, (GitFailed, OSError)):
                 raise BadInput(
-                    f"--worktree: what is not committed in {checkout.top!r} could not be read: "
-                    f"{error}"
+                    f"what is not committed in {checkout.top!r} could not be read: {error}"
                 ) from error
             raise
         return Opened(checkout, base, home)

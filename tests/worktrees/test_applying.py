@@ -428,18 +428,38 @@ def test_settings_and_hooks_of_the_user_do_nothing(bench: Bench, tmp_path: Path)
     assert not any(Path(bench.repository.top, ".git").glob("rr-cache/*"))
 
 
-def test_objects_that_git_has_collected_are_made_again(bench: Bench) -> None:
-    bench.edit("item", both(replaces("a.txt", "two", "2"), puts("new", "new\n")))
+def collect(bench: Bench) -> None:
+    """Have git remove every object that nothing refers to."""
     shutil.rmtree(bench.folder / "home")
-    bench.repository.git("worktree", "prune")
-    for name in bench.repository.top.glob(".git/worktrees/*/locked"):
-        name.unlink()
-    bench.repository.git("worktree", "prune")
-    bench.repository.git("prune", "--expire=now")
+    for lock in bench.repository.top.glob(".git/worktrees/*/locked"):
+        lock.unlink()
+    bench.repository.git("worktree", "prune", "--expire", "now")
+    bench.repository.git("prune", "--expire", "now")
+
+
+def test_objects_that_git_has_collected_are_made_again(bench: Bench) -> None:
+    bench.repository.write("a.txt", "one\ntwo\nthree\nfour\n")
+    bench.repository.commit()
+    bench.begin()
+    bench.edit("item", both(replaces("a.txt", "two", "2"), puts("new", "new\n")))
+    bench.edit("other", replaces("a.txt", "four", "4"))
+    collect(bench)
     done = bench.apply()
     assert done.complete, done
-    assert bench.repository.read("a.txt") == b"one\n2\nthree\n"
+    assert bench.repository.read("a.txt") == b"one\n2\nthree\n4\n"
     assert bench.repository.read("new") == b"new\n"
+
+
+def test_a_base_that_git_has_collected_is_not_needed(bench: Bench) -> None:
+    bench.repository.write("a.txt", "one\ntwo\nthree\nfour\n")
+    bench.begin()
+    bench.edit("item", replaces("a.txt", "two", "2"))
+    bench.edit("other", replaces("b.txt", "two", "2"))
+    collect(bench)
+    bench.repository.git("cat-file", "-e", bench.base, status=1)
+    done = bench.apply()
+    assert done.complete, done
+    assert bench.repository.read("a.txt") == b"one\n2\nthree\nfour\n"
 
 
 def test_many_patches_in_order(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -497,7 +517,7 @@ def test_what_was_killed_in_the_middle_is_finished(
     assert bench.repository.read("a.txt") == b"1\ntwo\n3\n"
     assert not bench.repository.exists("new")
     done = bench.apply()
-    assert (done.applied, done.complete) == (3, True), done
+    assert (done.already, done.applied, done.complete) == (1, 2, True), done
     assert bench.repository.read("a.txt") == b"1\ntwo\n3\n"
     assert bench.repository.read("new") == b"new\n"
     assert bench.repository.read("b.txt") == b"1\ntwo\nthree\n"

@@ -126,12 +126,12 @@ def test_inside_a_hook_it_refuses(
     repository: Repository, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv(name, "/somewhere")
-    with pytest.raises(BadInput, match=f"--worktree: {name} is set"):
+    with pytest.raises(BadInput, match=f"{name} is set"):
         Checkout.find(repository.top)
 
 
 def test_no_repository(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"needs a git checkout, and '.*' is in none: not a git"):
+    with pytest.raises(BadInput, match=r"need a git checkout, and '.*' is in none: not a git"):
         Checkout.find(tmp_path)
 
 
@@ -164,5 +164,5 @@ def test_an_unfinished_merge(repository: Repository) -> None:
 
 def test_no_git(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(BadInput, match="needs git"):
+    with pytest.raises(BadInput, match="need git"):
         Checkout.find(repository.top)
