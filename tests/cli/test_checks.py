@@ -9,6 +9,7 @@ from hmz_mp.cli import checks
 from hmz_mp.cli.checks import AUTO_WAITING, Options, check, widths
 from hmz_mp.errors import BadInput
 from tests.cli.processes import Project
+from tests.worktrees.support import Repository
 
 CPUS = 6
 
@@ -108,3 +109,12 @@ def test_what_a_run_that_can_start_has(project: Project) -> None:
     assert [agent.spec for agent in checked.agents] == ["sh/cat {path}"]
     assert checked.root == project.root
     assert checked.settings is None
+
+
+def test_worktrees_need_a_repository(project: Project) -> None:
+    project.files("a.py")
+    with contextlib.chdir(project.root):
+        with pytest.raises(BadInput, match="worktrees need a git checkout"):
+            check(Options(agents=("sh/cat {path}",), worktree=True))
+        Repository(project.root).commit()
+        assert check(Options(agents=("sh/cat {path}",), worktree=True)).options.worktree

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from hmz_mp.cli.output import AnswerWriter, own_stdout, row
+from hmz_mp.cli.output import AnswerWriter, HeldRows, Style, own_stdout, row
+from hmz_mp.worktrees.applying import Application, NotApplied
 from tests.runs.fakes import record_of
 
 
@@ -105,6 +106,40 @@ def test_a_reader_that_went_away() -> None:
         assert writer.closed_by_reader
         writer.add(record_of("b", state="ok", answer="two"))
         assert not writer.is_waiting
+
+
+def held_rows(style: Style) -> tuple[HeldRows, AnswerWriter, File]:
+    file = File()
+    writer = AnswerWriter(file, style)
+    return HeldRows(writer), writer, file
+
+
+def test_rows_are_kept_back_from_the_first_that_has_a_patch() -> None:
+    rows, writer, file = held_rows("json")
+    for number, (name, patch) in enumerate([("a", b""), ("b", b"patch"), ("c", None), ("d", b"x")]):
+        rows.add(record_of(name, number=number, state="ok", answer="done", patch=patch))
+    rows.add(record_of("e", number=4, state="failed", error="no", patch=b"half"))
+    writer.flush()
+    assert [json.loads(line)["item_id"] for line in file.getvalue().splitlines()] == ["a"]
+    refused = [NotApplied(1, "b", "it does not fit"), NotApplied(4, "e", "nor this")]
+    rows.release(Application(refused=refused))
+    rows.release(Application())
+    writer.flush()
+    told = [json.loads(line) for line in file.getvalue().splitlines()]
+    assert [(row["item_id"], row["status"], row["error"]) for row in told] == [
+        ("a", "ok", None),
+        ("b", "needs_review", "it does not fit"),
+        ("c", "ok", None),
+        ("d", "ok", None),
+        ("e", "failed", "no"),
+    ]
+
+
+def test_answers_for_people_are_not_kept_back() -> None:
+    rows, writer, file = held_rows("print")
+    rows.add(record_of("a", state="ok", answer="done", patch=b"patch"))
+    writer.flush()
+    assert file.getvalue() == b"done\n"
 
 
 KEPT = """

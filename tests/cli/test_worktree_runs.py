@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -12,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.processes import Done, Project
+from tests.cli.processes import COMMAND, Done, Project
+from tests.cli.support import hmz_mp
 from tests.waiting import is_gone, until
 from tests.worktrees.support import Repository
 
@@ -66,6 +68,11 @@ class Checkout:
         given = ("--worktree", "--include", include, "-a", agent or self.editor)
         return self.project.exec(*given, *arguments)
 
+    def show(self, *arguments: str) -> str:
+        """Run ``hmz-mp show`` in this process, which is faster."""
+        with contextlib.chdir(self.project.root):
+            return hmz_mp("show", *arguments).stdout
+
     def run_id(self) -> str:
         (run,) = (self.project.root / ".hmz-mp" / "runs").iterdir()
         return run.name
@@ -107,6 +114,19 @@ def test_forty_files_of_which_two_conflict(checkout: Checkout) -> None:
     assert len(folders) <= 4
     assert all("/.hmz-mp/worktrees/" in folder for folder in folders)
 
+    # The ledger has all of it.
+    shown = checkout.show("last", "f23")
+    assert "+two by 'f23'" in shown
+    assert "not applied: 'shared': conflicts with the patch of 'f07'" in shown
+    turn = json.loads(checkout.show("last", "f00", "--json"))
+    assert turn["patch_state"] == "applied"
+    assert "+two by 'f00'" in turn["patch"]
+    assert os.fspath(checkout.project.root) not in turn["patch"]
+    items = json.loads(checkout.show("last", "--json"))["items"]
+    states = {row["item_id"]: row["status"] for row in items}
+    assert (states["f23"], states["f00"]) == ("needs_review", "ok")
+    assert "not in the checkout:\n  f23: 'shared'" in checkout.show("last")
+
     # What it says can be done with the patch is so.
     checkout.repository.git("commit", "--quiet", "--all", "--message", "the rest")
     checkout.repository.git("apply", "--3way", str(patch), status=1)
@@ -114,6 +134,7 @@ def test_forty_files_of_which_two_conflict(checkout: Checkout) -> None:
     assert b"two by 'f23'" in checkout.repository.read("f23")
 
 
+@pytest.mark.slow
 def test_without_conflicts_all_is_well(checkout: Checkout) -> None:
     done = checkout.exec(include="f1*")
     assert done.status == 0, done
@@ -122,11 +143,13 @@ def test_without_conflicts_all_is_well(checkout: Checkout) -> None:
     assert "10 patches applied to the checkout" in done.err
 
 
+@pytest.mark.slow
 def test_quiet_says_only_what_went_wrong(checkout: Checkout) -> None:
     assert checkout.exec("--quiet", include="f1*").err == ""
     assert "f23: 'shared': conflicts" in checkout.exec("--quiet", include="f[02]*").err
 
 
+@pytest.mark.slow
 def test_names_of_any_bytes(checkout: Checkout) -> None:
     names = [b"f-\xff", b"f \n'\"", b"f--dash", b"f\x1b[31m"]
     checkout.project.files(*names)
@@ -141,12 +164,13 @@ def test_names_of_any_bytes(checkout: Checkout) -> None:
     checkout.assert_nothing_is_left()
 
 
+@pytest.mark.slow
 def test_a_run_from_a_directory_inside(checkout: Checkout) -> None:
     checkout.repository.write("deep/er/x", "two\n")
     checkout.repository.commit()
     given = ("--worktree", "-a", checkout.editor)
     process = subprocess.run(
-        [*checkout.project.start.__globals__["COMMAND"], "exec", *given],
+        [*COMMAND, "exec", *given],
         cwd=checkout.project.root / "deep" / "er",
         env=checkout.project.environment,
         capture_output=True,
@@ -157,6 +181,7 @@ def test_a_run_from_a_directory_inside(checkout: Checkout) -> None:
     assert checkout.repository.status() == {b" M deep/er/x"}
 
 
+@pytest.mark.slow
 def test_failed_items_change_nothing_and_the_rest_does(checkout: Checkout) -> None:
     agent = checkout.script("fail.py", EDIT + "\nsys.exit(path.name == 'f01')")
     done = checkout.exec("--json", agent=agent, include="f0[0-2]")
@@ -166,6 +191,7 @@ def test_failed_items_change_nothing_and_the_rest_does(checkout: Checkout) -> No
     checkout.assert_nothing_is_left()
 
 
+@pytest.mark.slow
 def test_a_turn_that_is_ended_leaves_nothing(checkout: Checkout) -> None:
     agent = checkout.script("slow.py", HANGS) + f" {checkout.outside}"
     done = checkout.exec("--json", "--timeout", "1.5", agent=agent, include="f0[5-6]")
@@ -174,6 +200,7 @@ def test_a_turn_that_is_ended_leaves_nothing(checkout: Checkout) -> None:
     checkout.assert_nothing_is_left()
 
 
+@pytest.mark.slow
 def test_a_tool_runs_in_a_worktree_too(checkout: Checkout) -> None:
     tools = checkout.project.root.parent / "editing.py"
     tools.write_text(
@@ -285,6 +312,7 @@ def test_a_killed_run_is_cleared_and_its_patches_are_not_lost(checkout: Checkout
     checkout.assert_nothing_is_left()
 
 
+@pytest.mark.slow
 def test_apply_clears_what_a_killed_run_left_too(checkout: Checkout) -> None:
     killed(checkout, signal.SIGKILL)
     checkout.repository.write("f03", "mine\n")
@@ -299,6 +327,7 @@ def test_apply_clears_what_a_killed_run_left_too(checkout: Checkout) -> None:
     checkout.assert_nothing_is_left()
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_applies_nothing_by_itself(checkout: Checkout) -> None:
     assert killed(checkout, signal.SIGINT) == 130
     assert checkout.repository.status() == set()
@@ -326,6 +355,7 @@ def test_gc_lets_a_run_alone_that_goes_on(checkout: Checkout) -> None:
     checkout.assert_nothing_is_left()
 
 
+@pytest.mark.slow
 def test_apply_needs_a_run_that_had_worktrees(checkout: Checkout) -> None:
     checkout.project.exec("--include", "f00", "-a", "sh/true")
     done = checkout.project.run("apply", "last")
@@ -381,19 +411,3 @@ def test_sessions_have_worktrees_of_their_own(checkout: Checkout) -> None:
     for name in ("batch0", "batch1", "batch2", "here"):
         assert checkout.repository.read(name) == b"x\n"
     checkout.assert_nothing_is_left()
-
-
-def test_the_ledger_has_the_patches(checkout: Checkout) -> None:
-    checkout.exec(include="f[02]*")
-    shown = checkout.project.run("show", "last", "f23")
-    assert "+two by 'f23'" in shown.out.decode()
-    assert "not applied: 'shared': conflicts with the patch of 'f07'" in shown.out.decode()
-    shown = checkout.project.run("show", "last", "f00", "--json")
-    (turn,) = [json.loads(line) for line in shown.lines]
-    assert turn["patch_state"] == "applied"
-    assert "+two by 'f00'" in turn["patch"]
-    assert os.fspath(checkout.project.root) not in turn["patch"]
-    shown = checkout.project.run("show", "last", "--json")
-    states = {row["item_id"]: row["status"] for row in json.loads(shown.out)["items"]}
-    assert states["f23"] == "needs_review"
-    assert states["f00"] == "ok"

@@ -372,6 +372,17 @@ def test_a_coroutine_function(file: Path) -> None:
     assert answer == '["look"]'
 
 
+@pytest.mark.parametrize(("path", "given"), [(b"a.py", "/in/a.py"), (b"/a.py", "/a.py")])
+def test_a_coroutine_function_is_told_where_its_file_is(path: bytes, given: str) -> None:
+    request = Request("look", path=path, cwd="/in")
+    answer = asyncio.run(tool.arun(f"{__name__}:awaited_path", "", request))
+    assert answer == f"{given} in /in"
+
+
+async def awaited_path(path: str, cwd: str) -> str:
+    return f"{path} in {cwd}"
+
+
 def test_a_plain_function_that_wraps_a_coroutine_function(file: Path) -> None:
     assert tool.run(f"{file}:wrapped", str(file.parent), REQUEST) == '["look"]'
 
