@@ -15,19 +15,20 @@ from typing import TYPE_CHECKING, cast
 from hmz_mp.agents.engine import Engine
 from hmz_mp.agents.options import Settings, pool_options
 from hmz_mp.errors import BadInput
-from hmz_mp_worker.backends import claude
+from hmz_mp_worker.backends import claude, codex
 
 if TYPE_CHECKING:
     from hmz_mp.agents.spec import Spec
     from hmz_mp_worker.backends.claude.settings import Permission
 
-__all__ = ["claude_engine"]
+__all__ = ["claude_engine", "codex_engine"]
 
 _EFFORT = re.compile(r":([A-Za-z]+)\Z")
 _CLAUDE = (
     *("effort", "permission", "allow", "deny", "args", "env", "home", "program"),
     *("commands", "fresh", "stall"),
 )
+_CODEX = ("effort", "permission", "args", "env", "home", "program", "stall")
 
 
 def claude_engine(spec: Spec) -> Engine:
@@ -40,9 +41,7 @@ def claude_engine(spec: Spec) -> Engine:
         program=_program(spec, given, "claude", "npm install -g @anthropic-ai/claude-code"),
         model=model,
         effort=effort,
-        permission=cast(
-            "Permission", given.one_of("permission", claude.PERMISSIONS, "workspace-write")
-        ),
+        permission=_permission(given),
         allow=_tools(given, "allow"),
         deny=_tools(given, "deny"),
         arguments=given.words("args"),
@@ -57,6 +56,38 @@ def claude_engine(spec: Spec) -> Engine:
     return Engine(claude.arun, (settings,), True, spec.text, options, converses=True, holds=homes)
 
 
+def codex_engine(spec: Spec) -> Engine:
+    """Return what runs the turns of a ``codex/MODEL[:EFFORT]`` agent."""
+    options = pool_options(spec, _CODEX)
+    given = Settings(spec)
+    model, _, effort = spec.model.rpartition(":")
+    if not model or effort not in codex.EFFORTS:
+        model, effort = spec.model, ""
+    home, holds = _home(given)
+    settings = codex.Settings(
+        program=_program(spec, given, "codex", "npm install -g @openai/codex"),
+        model=model,
+        effort=_one(spec, effort, given.one_of("effort", codex.EFFORTS, "")),
+        permission=_permission(given),
+        arguments=given.words("args"),
+        environment=given.variables("env"),
+        home=home,
+        stall=given.seconds("stall", codex.STALL),
+    )
+    return Engine(codex.arun, (settings,), True, spec.text, options, converses=True, holds=holds)
+
+
+def _permission(given: Settings) -> Permission:
+    rung = given.one_of("permission", claude.PERMISSIONS, "workspace-write")
+    return cast("Permission", rung)
+
+
+def _one(spec: Spec, written: str, given: str) -> str:
+    if written and given and written != given:
+        raise BadInput(f"agent {spec.text!r} has two efforts, {written} and {given}")
+    return written or given
+
+
 def _model_and_effort(spec: Spec, given: Settings, known: tuple[str, ...]) -> tuple[str, str]:
     """Take ``MODEL:EFFORT`` apart. A colon before digits is the model's own."""
     effort = given.one_of("effort", known, "")
@@ -68,9 +99,7 @@ def _model_and_effort(spec: Spec, given: Settings, known: tuple[str, ...]) -> tu
         raise BadInput(
             f"agent {spec.text!r}: there is no effort {written[1]!r}; there is {', '.join(known)}"
         )
-    if effort and effort != written[1]:
-        raise BadInput(f"agent {spec.text!r} has two efforts, {written[1]} and {effort}")
-    return model[: written.start()], written[1]
+    return model[: written.start()], _one(spec, written[1], effort)
 
 
 def _program(spec: Spec, given: Settings, name: str, how: str) -> str:

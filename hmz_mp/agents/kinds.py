@@ -13,7 +13,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hmz_mp.agents.coding import claude_engine
+from hmz_mp.agents.coding import claude_engine, codex_engine
 from hmz_mp.agents.engine import Engine
 from hmz_mp.agents.options import pool_options
 from hmz_mp.errors import BadInput
@@ -94,4 +94,5 @@ KINDS: dict[str, Callable[[Spec], Engine]] = {
     "tool": _tool,
     "sh": _sh,
     "claude": claude_engine,
+    "codex": codex_engine,
 }

@@ -8,14 +8,15 @@ from hmz_mp.agents.engine import Engine
 from hmz_mp.agents.kinds import engine_for
 from hmz_mp.agents.spec import parse
 from hmz_mp.errors import BadInput
-from hmz_mp_worker.backends import claude
-from tests.fakes.programs import fake_claude
+from hmz_mp_worker.backends import claude, codex
+from tests.fakes.programs import fake_claude, fake_codex
 
 
 @pytest.fixture(autouse=True)
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put a program ``claude`` on PATH."""
+    """Put programs ``claude`` and ``codex`` on PATH; return the first."""
     (tmp_path / "bin").mkdir()
+    fake_codex(tmp_path / "bin")
     program = fake_claude(tmp_path / "bin")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     return program
@@ -128,3 +129,60 @@ def test_secrets_are_not_written_into_an_agent(name: str) -> None:
     said = wrong(f"cli=claude,model=opus,env={name}=sk-hidden")
     assert "looks like a secret" in said
     assert "sk-hidden" not in said
+
+
+# Codex -----------------------------------------------------------------------------------------
+
+
+def codex_settings(text: str) -> codex.Settings:
+    made = engine(text)
+    assert made.call is codex.arun
+    assert made.converses
+    (found,) = made.args
+    assert isinstance(found, codex.Settings)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "effort"),
+    [
+        ("gpt-5", "gpt-5", ""),
+        ("gpt-5:high", "gpt-5", "high"),
+        ("gpt-oss:20b", "gpt-oss:20b", ""),
+        ("llama:latest", "llama:latest", ""),
+        ("llama:latest:low", "llama:latest", "low"),
+    ],
+)
+def test_codex_models_and_efforts(model: str, name: str, effort: str) -> None:
+    found = codex_settings(f"codex/{model}")
+    assert (found.model, found.effort) == (name, effort)
+
+
+def test_every_setting_of_codex(program: Path) -> None:
+    found = codex_settings(
+        "cli=codex,model=gpt-5,effort=high,permission=auto,args=-c 'web_search=\"off\"',env=A=1,"
+        "home=/tmp/h,stall=60,timeout=9"
+    )
+    assert found == codex.Settings(
+        program=str(program.with_name("codex")),
+        model="gpt-5",
+        effort="high",
+        permission="auto",
+        arguments=("-c", 'web_search="off"'),
+        environment=(("A", "1"),),
+        home="/tmp/h",
+        stall=60,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("cli=codex,model=gpt-5,effort=fast", "effort=fast is none of none, minimal"),
+        ("cli=codex,model=gpt-5:low,effort=high", "has two efforts, low and high"),
+        ("cli=codex,model=gpt-5,allow=Bash", "codex/ has no setting 'allow'"),
+        ("cli=codex,model=gpt-5,program=none", "there is no program 'none' on PATH"),
+    ],
+)
+def test_what_the_user_of_codex_has_to_correct(text: str, says: str) -> None:
+    assert says in wrong(text)

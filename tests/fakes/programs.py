@@ -5,12 +5,17 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-__all__ = ["fake_claude"]
+__all__ = ["fake_claude", "fake_codex"]
 
 
 def fake_claude(folder: Path, name: str = "claude") -> Path:
     """Write a program that is `claude_program`, and return where it is."""
     return _program(folder / name, Path(__file__).with_name("claude_program.py"))
+
+
+def fake_codex(folder: Path, name: str = "codex") -> Path:
+    """Write a program that is `codex_program`, and return where it is."""
+    return _program(folder / name, Path(__file__).with_name("codex_program.py"))
 
 
 def _program(file: Path, module: Path) -> Path:

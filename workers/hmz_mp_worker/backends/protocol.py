@@ -29,6 +29,8 @@ __all__ = [
     "Spent",
     "Text",
     "Usage",
+    "as_count",
+    "encodable",
     "failure_of_status",
     "judge",
     "read_agent_event",
@@ -225,6 +227,11 @@ def failure_of_status(
     else:
         kind = "refused"
     return Failed(kind, reason, retry_after=retry_after, detail=detail)
+
+
+def encodable(text: str) -> str:
+    """Return a text that JSON can hold: bytes of a file name that are not UTF-8 are escaped."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def as_count(value: Any) -> int:

@@ -15,7 +15,7 @@ from hmz_mp_worker import state
 from hmz_mp_worker.backends.claude.lines import Line, Totals, TurnReader, read_line
 from hmz_mp_worker.backends.claude.settings import Settings, arguments, environment
 from hmz_mp_worker.backends.program import Program, ProgramFailed
-from hmz_mp_worker.backends.protocol import Failed, Result
+from hmz_mp_worker.backends.protocol import Failed, Result, encodable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -147,7 +147,7 @@ class ClaudeConversation(state.Resource):
         id = str(uuid.uuid4())  # noqa: A001  # never used twice: the program drops what it knows
         message = {
             "type": "user",
-            "message": {"role": "user", "content": _encodable(text)},
+            "message": {"role": "user", "content": encodable(text)},
             "parent_tool_use_id": None,
             "session_id": "",
             "uuid": id,
@@ -262,8 +262,3 @@ class ClaudeConversation(state.Resource):
         program, self._program = self._program, None
         if program is not None:
             await program.end()
-
-
-def _encodable(text: str) -> str:
-    """Return a text that JSON can hold: bytes of a file name that are not UTF-8 are escaped."""
-    return text.encode("utf-8", "backslashreplace").decode()
