@@ -101,20 +101,20 @@ class Session(msgspec.Struct, gc=False, eq=False):
             turn.home.soon(partial(turn.interject, text))
 
     def _begin(self, prompt: str | Prompt, **settings: Any) -> AgentTurn:
-        pool = current_pool()
+        pool, submitter, name = current_pool(), self._submitter, self.id
         if self._pool is not pool:
-            self._pooled = self._submitter.view().session(self.id)
+            self._pooled = submitter.view().session(name)
             self._pool = pool
-        if self._submitter.converses and self._talk is None:
+        if submitter.converses and self._talk is None:
             self._talk = _Talk()
         talk: _Talk | None = self._talk
         place = self._place
         self._place += 1
-        turn = self._submitter.begin(
+        turn = submitter.begin(
             as_prompt(prompt),
             self._pooled,
             cwd=self._cwd,
-            session=self.id,
+            session=name,
             place=place,
             conversation=talk.id if talk is not None else "",
             **settings,
