@@ -140,7 +140,7 @@ class Tool(Generic[P, R]):
 
     def _is_found_by_name(self) -> bool:
         """Whether a worker that imports the tool's module finds this tool there."""
-        from hmz_mp.core.functions import is_importable
+        from hmz_mp.core.importable import is_importable
 
         found: Any = sys.modules.get(self.__module__)
         for part in self.__qualname__.split("."):

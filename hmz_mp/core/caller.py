@@ -11,7 +11,7 @@ from hmz_mp.core.gates import Gate
 from hmz_mp.core.jobs import Kind, Lane
 from hmz_mp.core.limits import Limit, check_width
 from hmz_mp.core.session import Session
-from hmz_mp.core.shipment import OnEvent, Settings
+from hmz_mp.core.shipment import NO_SETTINGS, OnEvent, Settings
 from hmz_mp.core.turns import Turn
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Caller:
         are now. What cannot be pickled fails the turn with `Unpicklable`.
         Raises `PoolClosed` outside ``async with``, and `TypeError` for what is not a function.
         """
-        return self._pool._submit(fn, args, kwargs, self._settings, self._lane)
+        return self._pool._submit(fn, args, kwargs, self)
 
     async def run(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Return the answer of ``fn(*args, **kwargs)``, or raise what it failed with."""
@@ -139,4 +139,4 @@ def check_settings(settings: Settings) -> Settings:
         if value is not None and not value > 0:
             raise ValueError(f"{name} has to be more than 0, not {value!r}")
     check_width("retries", settings.retries)
-    return settings
+    return NO_SETTINGS if settings == NO_SETTINGS else settings

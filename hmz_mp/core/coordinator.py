@@ -9,16 +9,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
+from pickle import loads
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from hmz_mp.core.commands import CancelTurn, Fail, Kill, Retire, Ship
 from hmz_mp.core.events import log_here, read_event
-from hmz_mp.core.jobs import Job, JobState, Kind, WorkerState
+from hmz_mp.core.functions import NO_FUNCTION, Function
+from hmz_mp.core.jobs import Job, JobState, Kind, Lane, WorkerState
 from hmz_mp.core.loop import Driver, Handle
-from hmz_mp.core.outcomes import another, failure_of, load_value
-from hmz_mp.core.policy import CancelTurn, Fail, Kill, Policy, Retire, Ship
-from hmz_mp.core.shipment import Shipment
-from hmz_mp.core.turns import AsyncioTurn, Event, Logged, Shipped, TrioTurn, guarded
+from hmz_mp.core.outcomes import another, failure_of, unloadable
+from hmz_mp.core.policy import Policy
+from hmz_mp.core.shipment import NO_SETTINGS, Settings, Shipment
+from hmz_mp.core.turns import Canceller, Event, Logged, Shipped, Turn, guarded
 from hmz_mp.core.watch import Watch
 from hmz_mp.engines.local import LocalEngine
 from hmz_mp.errors import (
@@ -29,7 +32,7 @@ from hmz_mp.errors import (
 )
 from hmz_mp_worker import wire
 from hmz_mp_worker.framing import Buffer
-from hmz_mp_worker.payload import Payload
+from hmz_mp_worker.payload import Payload, load
 
 if TYPE_CHECKING:
     import anyio
@@ -37,8 +40,6 @@ if TYPE_CHECKING:
 __all__ = ["Coordinator"]
 
 _START_TRIES = 3
-
-_SETTLED = Payload(b"")
 
 _log = logging.getLogger("hmz_mp")
 
@@ -53,11 +54,14 @@ class Coordinator:
         self.policy = policy
         self.engine: LocalEngine
         self.watch = Watch(driver, policy, start_timeout, self._start_hung, self._pump)
-        self.pending: dict[int, Shipment] = {}
+        self.new_turn: Callable[[Shipment, Canceller], Any] = driver.new_turn
+        self.pending: dict[int, Any] = {}  # turns of the loop's kind
+        self._last_id = 0
         self.broken: HmzMpError | None = None
         # Says which of the jobs that are about to be shipped are not wanted any more: asked of
         # callers in other threads, who may cancel at any time.
         self.refused: Callable[[list[Shipment]], list[Shipment]] | None = None
+        self.ended_sessions: list[int] = []  # of which workers are to be told
         self._pumping = False
         self._timer: Handle | None = None
         self._timer_time = 0.0
@@ -68,19 +72,37 @@ class Coordinator:
 
     # From the caller.
 
-    def submit(self, job: Shipment) -> None:
-        """Take on a job whose turn was made."""
-        self.pending[job.id] = job
-        job.function.users += 1
+    def submit(
+        self, function: Function, payload: bytes | Payload, lane: Lane, settings: Settings
+    ) -> Turn:
+        """Queue a call in a lane; return its turn, of the loop's kind."""
+        if self.broken is not None:
+            return self.refuse(lane, settings, self.broken)
+        self._last_id = number = self._last_id + 1
+        job = Shipment(number, lane, function.timing, function=function, payload=payload)
+        if settings is not NO_SETTINGS:
+            job.configure(settings)
+        self.pending[number] = turn = self.new_turn(job, self)
         self.policy.submit(job, monotonic())
-        self._pump_soon()
+        if not self._pumping:
+            self._pump_soon()
+        return turn  # type: ignore[no-any-return]  # a turn of the loop's kind
+
+    def refuse(self, lane: Lane, settings: Settings, error: BaseException) -> Turn:
+        """Return a turn that failed before it could be queued."""
+        self._last_id += 1
+        job = Shipment(self._last_id, lane, NO_FUNCTION.timing, function=NO_FUNCTION)
+        job.configure(settings)
+        turn = self.new_turn(job, self)
+        self.policy.refuse(job)
+        turn.fail(partial(another, error))
+        return turn  # type: ignore[no-any-return]  # the same
 
     def cancel_job(self, job: Job) -> bool:
         """End a job for its caller; return False if it has ended already."""
         if not self.policy.cancel(job, monotonic()):
             return False
-        if isinstance(job, Shipment):
-            self._close(job)
+        self._close(job)
         self._pump_soon()
         return True
 
@@ -103,8 +125,8 @@ class Coordinator:
 
     def abandon(self) -> None:
         """Cancel every turn that has not ended."""
-        for job in list(self.pending.values()):
-            job.turn.cancel()
+        for turn in list(self.pending.values()):
+            turn.cancel()
 
     def stop_timers(self) -> None:
         """Leave no timer on the loop."""
@@ -134,6 +156,9 @@ class Coordinator:
                     shipping.setdefault(command.worker, []).extend(command.jobs)  # type: ignore[arg-type]  # the pool's jobs are shipments
                 else:
                     self._carry_out(command)
+        if self.ended_sessions:
+            ended, self.ended_sessions = self.ended_sessions, []
+            self.engine.forget((), ended)
         if shipping:
             self.engine.follow_paths()
         for worker, jobs in shipping.items():
@@ -172,10 +197,8 @@ class Coordinator:
                 return
         # All of them, also one that was cancelled since: the policy counts it as this worker's.
         self.engine.ship(worker, jobs)
-        for job in jobs:
-            job.shipped_at = now
-            if job.on_event is not None:
-                self._tell(job, Shipped(self.engine.pid(worker) or 0))
+        for job in [job for job in jobs if job.settings is not NO_SETTINGS]:
+            self._tell(job, Shipped(self.engine.pid(worker) or 0))
             if job.memory is not None:
                 self.watch.wake(limited=True)
         self.watch.wake()
@@ -207,29 +230,13 @@ class Coordinator:
 
     # Ending turns.
 
-    def _close(self, job: Shipment) -> None:
-        """Forget a job that has ended."""
-        del self.pending[job.id]
-        job.function.users -= 1
+    def _close(self, job: Job) -> Any:
+        """Forget a job that has ended for its caller; return its turn."""
+        turn = self.pending.pop(job.id)
         if not self.pending and self._idle is not None:
             self._idle.set()
             self._idle = None
-
-    def _answer(
-        self, job: Shipment, answer: wire.Answer, buffers: list[Buffer], pid: int | None
-    ) -> None:
-        turn = _release(job)
-        turn.ran = (pid, answer.began, answer.seconds, job.attempts, answer.output)
-        self._close(job)
-        if not answer.ok:
-            turn.fail(partial(failure_of, answer.data, job.function.name))
-            return
-        try:
-            value = load_value(answer, buffers, job.function.name)
-        except HmzMpError as error:
-            turn.fail(partial(another, error))
-        else:
-            turn.set_result(value)
+        return turn
 
     def _fail(self, job: Job, error: BaseException) -> None:
         assert isinstance(job, Shipment)
@@ -241,21 +248,19 @@ class Coordinator:
                 stderr_tail=error.stderr_tail,
                 doing=job.describe(),
             )
-        turn = _release(job)
         if job.shipped_at:
             pid = error.pid if isinstance(error, WorkerDied) else None
             tail = error.stderr_tail.encode() if isinstance(error, WorkerDied) else b""
-            turn.ran = (pid, job.shipped_at, monotonic() - job.shipped_at, job.attempts, tail)
-        self._close(job)
-        turn.fail(partial(another, error))
+            job.settle(pid, job.shipped_at, monotonic() - job.shipped_at, tail)
+        self._close(job).fail(partial(another, error))
 
     def fail_all(self, error: HmzMpError) -> None:
         """End every turn with ``error``, and those submitted from now on: nothing can run."""
         self.broken = error
         now = monotonic()
-        for job in list(self.pending.values()):
-            if self.policy.cancel(job, now):
-                self._fail(job, error)
+        for turn in list(self.pending.values()):
+            if self.policy.cancel(turn.job, now):
+                self._fail(turn.job, error)
         self._pump_soon()
 
     # What the engine reports.
@@ -282,17 +287,28 @@ class Coordinator:
         self, worker: int, answers: Sequence[wire.Answer], buffers: list[Buffer]
     ) -> None:
         """Hear how calls ended."""
-        now = monotonic()
         pid = self.engine.pid(worker)
+        ended = self.policy.answered(worker, answers, monotonic())
         at = 0
         own: list[Buffer] = []
-        for answer in answers:
+        for answer, job in zip(answers, ended, strict=True):
             if buffers:
                 own = buffers[at : at + answer.buffers]
                 at += answer.buffers
-            job = self.policy.answered(worker, answer.ticket, answer.ok, answer.seconds, now)
-            if job is not None:
-                self._answer(job, answer, own, pid)  # type: ignore[arg-type]  # the pool's jobs are shipments
+            if job is None:
+                continue
+            assert isinstance(job, Shipment)
+            turn = self._close(job)
+            job.settle(pid, answer.began, answer.seconds, answer.output)
+            if not answer.ok:
+                turn.fail(partial(failure_of, answer.data, job.function.name))
+                continue
+            try:
+                value = load(answer.data, own) if own else loads(answer.data)
+            except BaseException as error:  # loading runs the user's code
+                turn.fail(partial(another, unloadable(job.function.name, error)))
+            else:
+                turn.set_result(value)
 
     def worker_gave_back(self, worker: int, tickets: list[int], running: int) -> None:
         """Hear that calls did not begin."""
@@ -311,14 +327,14 @@ class Coordinator:
         event = read_event(said)
         if isinstance(event, Logged):
             with guarded("a logging filter or handler"):
-                log_here(event, job.id, job.item_id)
-        if job.on_event is not None:
-            self._tell(job, event)
+                log_here(event, job.id, job.settings.item_id)
+        self._tell(job, event)
 
     def _tell(self, job: Shipment, event: Event) -> None:
-        assert job.on_event is not None
-        with guarded("on_event"):
-            job.on_event(job.turn, event)
+        listener, turn = job.settings.on_event, self.pending.get(job.id)
+        if listener is not None and turn is not None:
+            with guarded("on_event"):
+                listener(turn, event)
 
     def worker_missed(self, worker: int) -> None:
         """Hear that a conditional kill was not carried out."""
@@ -355,14 +371,3 @@ class Coordinator:
     def engine_failed(self, reason: str, said: str) -> None:
         """Hear that no workers can be started."""
         self.fail_all(WorkerStartFailed(reason, stderr_tail=said))
-
-
-def _release(job: Shipment) -> AsyncioTurn | TrioTurn:
-    """Return a job's turn, which holds neither its arguments nor, in a cycle, its value after it.
-
-    A cycle would keep large values until the garbage collector runs, which counts no bytes.
-    """
-    turn = job.turn
-    del job.turn
-    job.payload = _SETTLED
-    return turn

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import inspect
 import pickle
-import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
-from typing import Any
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any, NamedTuple
 
+from hmz_mp.core.carried import Carried
+from hmz_mp.core.importable import by_value_names, is_importable
 from hmz_mp.core.jobs import Kind, Timing
 from hmz_mp.errors import Unpicklable
 from hmz_mp_worker.payload import (
+    INLINE_CEILING,
     PLAIN,
     Payload,
     dump,
@@ -31,10 +33,9 @@ from hmz_mp_worker.payload import (
 )
 
 __all__ = [
+    "NO_FUNCTION",
     "Function",
     "FunctionTable",
-    "by_value",
-    "is_importable",
     "name_of",
     "pack_arguments",
     "pack_initializer",
@@ -43,25 +44,11 @@ __all__ = [
 FUNCTION_CEILING = 1 << 27  # bytes of a function's pickle: it is kept, here and in each worker
 _KEPT = 512  # functions kept that no turn names, for the next one that does
 
-_by_value_names: list[bytes] = [b"__main__"]  # a list: other threads may read it meanwhile
-_importable: dict[str, bool] = {"__main__": False, "builtins": True}
-
-
-def by_value(module: ModuleType) -> None:
-    """Ship what ``module`` defines by value from now on, since workers cannot import it."""
-    if module.__name__ != "__main__":
-        import cloudpickle  # a slow import, that many programs do not need
-
-        cloudpickle.register_pickle_by_value(module)
-    _importable[module.__name__] = False
-    if module.__name__.encode() not in _by_value_names:
-        _by_value_names.append(module.__name__.encode())
-
 
 class Function:
     """A function as it is shipped: its pickle, under an id."""
 
-    __slots__ = ("data", "id", "kind", "name", "timing", "users")
+    __slots__ = ("data", "id", "kind", "name", "timing")
 
     def __init__(self, id: int, data: bytes, kind: Kind, name: str) -> None:  # noqa: A002  # a name
         self.id = id
@@ -69,48 +56,56 @@ class Function:
         self.kind: Kind = kind
         self.name = name
         self.timing = Timing()
-        self.users = 0  # turns that have not ended and name it
 
 
-class _Known:
+NO_FUNCTION = Function(0, b"", "call", "")  # stands for one that could not be pickled
+
+
+class _Known(NamedTuple):
     """A function found by identity, and what it carried when it was pickled."""
 
-    __slots__ = ("carried", "function", "source")
-
-    def __init__(self, source: Any, carried: tuple[object, ...], function: Function) -> None:
-        self.source = source  # held, so that its id() stays its own
-        self.carried = carried
-        self.function = function
+    source: Any  # held, so that its id() stays its own
+    carried: Carried | None  # None: nothing
+    function: Function
 
 
 class FunctionTable:
-    """The functions of one pool."""
+    """The functions of one pool.
+
+    ``in_use`` says which of them are named by turns that have not ended.
+    """
 
     # The whole state: functions by the id() of the callable, and by their pickle, oldest first.
-    def __init__(self) -> None:
+    def __init__(self, in_use: Callable[[], Iterable[Function]] = tuple) -> None:
+        self._in_use = in_use
         self._by_identity: OrderedDict[int, _Known] = OrderedDict()
         self._by_content: OrderedDict[bytes, Function] = OrderedDict()
         self._last = 0
         self.dropped: list[int] = []  # ids that workers may forget
         self.by_value = False  # whether one was shipped by value, so that workers need cloudpickle
 
+    def known(self, call: Callable[..., Any]) -> Function | None:
+        """Return the shipped form of a callable that was resolved before and has not changed."""
+        known = self._by_identity.get(id(call))
+        if known is None or known.source is not call:
+            return None
+        if known.carried is not None and not known.carried.is_unchanged():
+            return None
+        return known.function
+
     def resolve(self, call: Callable[..., Any]) -> Function:
         """Return the shipped form of a callable. Raises `TypeError` or `Unpicklable`."""
-        known = self._by_identity.get(id(call))
-        if (
-            known is not None
-            and known.source is call
-            and (not known.carried or _carries(call) == known.carried)
-        ):
-            return known.function
+        found = self.known(call)
+        if found is not None:
+            return found
         _check_callable(call)
         data = _pack_function(call)
         function = self._by_content.get(data)
         if function is None:
             function = self._add(call, data)
-        carried = _carries(call)
-        if carried is not None:
-            self._by_identity[id(call)] = _Known(call, carried, function)
+        carried = Carried()
+        if carried.collect(call):
+            self._by_identity[id(call)] = _Known(call, carried if carried else None, function)
             if len(self._by_identity) > _KEPT:
                 self._by_identity.popitem(last=False)
         return function
@@ -119,10 +114,6 @@ class FunctionTable:
     def last_id(self) -> int:
         """The id of the newest function."""
         return self._last
-
-    def placeholder(self) -> Function:
-        """Return a stand-in for a function that could not be pickled."""
-        return Function(0, b"", "call", "")
 
     def _add(self, call: Callable[..., Any], data: bytes) -> Function:
         self._last += 1
@@ -135,7 +126,8 @@ class FunctionTable:
 
     def _drop_unused(self) -> None:
         """Let go of the oldest functions that no turn names."""
-        unused = [one for one in self._by_content.values() if not one.users]
+        used = set(self._in_use())
+        unused = [one for one in self._by_content.values() if one not in used]
         gone = {one.id for one in unused[: max(0, len(self._by_content) - _KEPT // 2)]}
         gone.discard(self._last)
         for function in [one for one in unused if one.id in gone]:
@@ -224,148 +216,31 @@ def _homes(value: Any) -> Iterator[str]:
     yield kind.__module__ or "builtins"
 
 
-def is_importable(name: str) -> bool:
-    """Whether a worker can import module ``name`` and gets the one that is loaded here."""
-    known = _importable.get(name)
-    if known is None:
-        if name.partition(".")[0] in sys.stdlib_module_names:
-            return True
-        module = sys.modules.get(name)
-        known = module is not None and _finds(name, getattr(module, "__file__", None))
-        if known or module is None:
-            _importable[name] = known
-        else:
-            by_value(module)
-    return known
-
-
-def _is_by_reference(function: FunctionType) -> bool:
-    """Whether a function is found in a worker by its module and name."""
-    module, name = function.__module__, function.__qualname__
-    if not module or not is_importable(module):
-        return False
-    found: object = sys.modules.get(module)
-    for part in name.split("."):
-        found = getattr(found, part, None)
-    return found is function
-
-
-def _finds(name: str, file: str | None) -> bool:
-    parent = sys.modules.get(name.rpartition(".")[0])
-    path = getattr(parent, "__path__", None) if "." in name else None
-    if "." in name and path is None:
-        return file is None
-    for finder in sys.meta_path:
-        try:
-            spec = finder.find_spec(name, path)
-        except Exception:  # noqa: S112  # a finder of somebody's that cannot be asked like this
-            continue
-        if spec is not None:
-            return file is None or spec.origin in (file, "frozen")
-    return False
-
-
-# What a function by value carries: when all of it is the same, its pickle would be the same.
-
-_UNCHANGING = (
-    int,
-    float,
-    complex,
-    str,
-    bytes,
-    bool,
-    type(None),
-    CodeType,
-    ModuleType,
-    type,
-    BuiltinFunctionType,
-)
-
-
-def _carries(call: Any) -> tuple[object, ...] | None:
-    """Return what a callable carries by value, or ``None`` if that may change unseen."""
-    if isinstance(call, (BuiltinFunctionType, type)):
-        return ()
-    if not isinstance(call, FunctionType):
-        return None
-    if _is_by_reference(call):
-        return ()
-    carried: list[object] = []
-    return tuple(carried) if _collect(call, carried, set()) else None
-
-
-def _collect(function: FunctionType, carried: list[object], seen: set[int]) -> bool:
-    """Add what ``function`` carries to ``carried``; return whether none of it can change."""
-    if id(function) in seen:
-        return True
-    seen.add(id(function))
-    for value in _references(function):
-        carried.append(type(value))  # 1 == True == 1.0
-        carried.append(value if not isinstance(value, float) else repr(value))  # NaN != NaN
-        if isinstance(value, FunctionType):
-            if not _is_by_reference(value) and not _collect(value, carried, seen):
-                return False
-        elif not isinstance(value, _UNCHANGING):
-            return False
-    return True
-
-
-def _references(function: FunctionType) -> Iterator[object]:
-    yield function.__code__
-    yield from function.__defaults__ or ()
-    yield from (function.__kwdefaults__ or {}).values()
-    yield from function.__dict__.values()
-    for cell in function.__closure__ or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:  # not filled yet
-            yield cell
-    for name in _global_names(function.__code__):
-        if name in function.__globals__:
-            yield function.__globals__[name]
-
-
-_names: dict[CodeType, tuple[str, ...]] = {}
-
-
-def _global_names(code: CodeType) -> tuple[str, ...]:
-    """Return the names that code, and the code inside it, may look up in its globals."""
-    found = _names.get(code)
-    if found is None:
-        inner = [
-            one
-            for const in code.co_consts
-            if isinstance(const, CodeType)
-            for one in _global_names(const)
-        ]
-        found = tuple(dict.fromkeys([*code.co_names, *inner]))
-        if len(_names) > 4 * _KEPT:
-            _names.clear()
-        _names[code] = found
-    return found
-
-
 # Arguments.
+
+_WITHOUT_BUFFERS = PLAIN - {bytes}
 
 
 def _dump(value: Any) -> Payload:
     """Pickle a value, by value where a worker could not import what it refers to."""
     payload = dump(value, kept=True)
-    if any(name in payload.data for name in _by_value_names):
+    if any(name in payload.data for name in by_value_names):
         return dump_by_value(value, kept=True)
     return payload
 
 
-def pack_arguments(call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Payload:
-    """Pickle a call's arguments. Raises `Unpicklable`, naming the one that cannot be."""
+def pack_arguments(call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes | Payload:
+    """Pickle a call's arguments: the positional ones alone where they are plain and small.
+
+    Raises `Unpicklable`, naming the one that cannot be pickled.
+    """
+    if not kwargs and _WITHOUT_BUFFERS.issuperset(map(type, args)):
+        data = pickle.dumps(args, 5)
+        return data if len(data) <= INLINE_CEILING else Payload(pickle.dumps((args, kwargs), 5))
     if not kwargs and PLAIN.issuperset(map(type, args)):
-        if bytes not in map(type, args):
-            return Payload(pickle.dumps((args, kwargs), 5))
-        if (lone := dump_lone_bytes(args)) is not None:
-            return lone
-        light = tuple([lighten(value) for value in args])
-        return dump((light, kwargs))
-    args = tuple([lighten(value) for value in args])
+        lone = dump_lone_bytes(args)
+        return lone if lone is not None else dump((tuple(map(lighten, args)), kwargs))
+    args = tuple(map(lighten, args))
     try:
         for value in (*args, *kwargs.values()):
             for home in _homes(value):

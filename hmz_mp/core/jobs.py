@@ -10,6 +10,8 @@ from collections import deque
 from enum import Enum
 from typing import Any, Literal
 
+import msgspec
+
 from hmz_mp.core.gates import Gate
 
 __all__ = ["HOST_TURNS", "Job", "JobState", "Kind", "Lane", "Timing", "Worker", "WorkerState"]
@@ -36,47 +38,36 @@ class Timing:
     def __init__(self) -> None:
         self.seconds: float | None = None
 
-    def note(self, seconds: float) -> None:
-        """Take in what one call took."""
-        before = self.seconds
-        self.seconds = seconds if before is None else before + 0.2 * (seconds - before)
+    def note(self, seconds: float, calls: int = 1) -> None:
+        """Take in what some calls took together; the more they are, the more they weigh."""
+        if calls:
+            before, mean = self.seconds, seconds / calls
+            self.seconds = mean if before is None else mean + 0.8**calls * (before - mean)
 
 
-class Job:
-    """One turn, as the policy sees it."""
+class Job(msgspec.Struct, eq=False, gc=False):
+    """One turn, as the policy sees it.
 
-    __slots__ = (
-        "attempts",
-        "deadline",
-        "expected",
-        "id",
-        "lane",
-        "losses",
-        "memory",
-        "retries",
-        "state",
-        "stopping",
-        "ticket",
-        "timeout",
-        "timing",
-        "worker",
-    )
+    One is made for every turn, and what it costs most is what the garbage collector does with it:
+    so this is a Struct that the collector does not look at. It must not refer to anything that
+    refers to its pool.
+    """
 
-    def __init__(self, id: int, lane: Lane, timing: Timing) -> None:  # noqa: A002  # a name
-        self.id = id
-        self.lane = lane
-        self.timing = timing
-        self.retries = 0
-        self.timeout: float | None = None
-        self.deadline: float | None = None
-        self.memory: int | None = None
-        self.state = JobState.QUEUED
-        self.attempts = 0  # times it began to run, as far as is known
-        self.losses = 0  # times its worker died before it began
-        self.expected = 0.0  # seconds it is expected to take, counted in its worker's backlog
-        self.ticket = 0  # names this shipment; a retried job gets a new one
-        self.worker: Worker | None = None
-        self.stopping: BaseException | None = None  # how it ends once its worker lets go of it
+    id: int
+    lane: Lane
+    timing: Timing
+    retries: int = 0
+    timeout: float | None = None
+    deadline: float | None = None
+    memory: int | None = None
+    state: JobState = JobState.QUEUED
+    attempts: int = 0  # times it began to run, as far as is known
+    losses: int = 0  # times its worker died before it began
+    expected: float = 0.0  # seconds it is expected to take, counted in its worker's backlog
+    ticket: int = 0  # names this shipment; a retried job gets a new one
+    shipped_at: float = 0.0  # by the monotonic clock, the last time
+    worker: Worker | None = None
+    stopping: BaseException | None = None  # how it ends once its worker lets go of it
 
     def __repr__(self) -> str:
         return f"<Job {self.id} {self.state.value}>"

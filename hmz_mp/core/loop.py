@@ -13,8 +13,9 @@ from contextvars import copy_context
 from time import monotonic
 from typing import Any, Protocol
 
-from hmz_mp.core.jobs import Job
+from hmz_mp.core.shipment import Shipment
 from hmz_mp.core.turns import AsyncioTurn, Canceller, TrioTurn
+from hmz_mp.core.wakeups import Wakeups
 
 __all__ = ["AsyncioDriver", "Driver", "TrioDriver", "current_driver"]
 
@@ -29,7 +30,7 @@ class Handle(Protocol):
 class Driver(Protocol):
     """What the pool asks of a loop. All of it is called on the loop's thread."""
 
-    def new_turn(self, job: Job, pool: Canceller, item_id: str | None) -> AsyncioTurn | TrioTurn:
+    def new_turn(self, job: Shipment, pool: Canceller) -> AsyncioTurn | TrioTurn:
         """Return an unended turn."""
 
     def add_reader(self, fd: int, callback: Callable[[], None], /) -> object:
@@ -72,6 +73,7 @@ class AsyncioDriver:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._wakeups = Wakeups(loop)
         self._offset = loop.time() - monotonic()  # 0 with asyncio's own loops
         self._tasks: set[asyncio.Task[None]] = set()
         self.add_reader = loop.add_reader
@@ -80,9 +82,12 @@ class AsyncioDriver:
         self.remove_writer = loop.remove_writer
         self.call_soon = loop.call_soon
 
-    def new_turn(self, job: Job, pool: Canceller, item_id: str | None) -> AsyncioTurn:
+    def new_turn(self, job: Shipment, pool: Canceller) -> AsyncioTurn:
         """Return an unended turn."""
-        return AsyncioTurn.make(job, pool, item_id, self._loop)
+        turn = AsyncioTurn(loop=self._wakeups)  # type: ignore[arg-type]  # all that a future asks
+        turn.job = job  # so, and not by an __init__, which costs more
+        turn._pool = pool
+        return turn
 
     def call_at(self, time: float, callback: Callable[[], None]) -> Handle:
         """Call back at a time of the monotonic clock."""
@@ -105,9 +110,9 @@ class TrioDriver:
         self._readers: dict[int, Any] = {}
         self._writers: dict[int, Any] = {}
 
-    def new_turn(self, job: Job, pool: Canceller, item_id: str | None) -> TrioTurn:
+    def new_turn(self, job: Shipment, pool: Canceller) -> TrioTurn:
         """Return an unended turn."""
-        return TrioTurn(job, pool, item_id)
+        return TrioTurn(job, pool)
 
     def add_reader(self, fd: int, callback: Callable[[], None]) -> None:
         """Call back whenever ``fd`` is readable."""

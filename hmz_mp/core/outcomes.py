@@ -12,10 +12,9 @@ from typing import Any
 
 from hmz_mp.errors import RemoteTraceback, TurnFailed, Unpicklable
 from hmz_mp_worker import wire
-from hmz_mp_worker.framing import Buffer
-from hmz_mp_worker.payload import load, text_of
+from hmz_mp_worker.payload import text_of
 
-__all__ = ["another", "failure_of", "load_packed", "load_value"]
+__all__ = ["another", "failure_of", "load_packed", "unloadable"]
 
 # Raised in a coroutine, these would end or confuse the caller instead of failing its turn.
 _NOT_RAISED = (
@@ -28,18 +27,13 @@ _NOT_RAISED = (
 )
 
 
-def load_value(answer: wire.Answer, buffers: list[Buffer], name: str) -> Any:
-    """Return an answer's value. Raises `Unpicklable` when it cannot be loaded here."""
-    try:
-        return load(answer.data, buffers)
-    except BaseException as error:
-        raise _unloadable(name, error) from error
-
-
-def _unloadable(name: str, error: BaseException) -> Unpicklable:
-    return Unpicklable(
+def unloadable(name: str, error: BaseException) -> Unpicklable:
+    """Return the failure of a turn whose result's loading raised ``error``."""
+    again = Unpicklable(
         f"the result of {name}", f"loading it raised {type(error).__name__}: {text_of(error)}"
     )
+    again.__cause__ = error
+    return again
 
 
 def load_packed(ok: bool, data: bytes, name: str) -> Any:
@@ -49,7 +43,7 @@ def load_packed(ok: bool, data: bytes, name: str) -> Any:
     try:
         return pickle.loads(data)
     except BaseException as error:
-        raise _unloadable(name, error) from error
+        raise unloadable(name, error) from error
 
 
 def another(error: BaseException) -> BaseException:

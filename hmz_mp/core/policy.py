@@ -10,66 +10,42 @@ Work per event is constant, amortised: a freed place wakes one lane, a lane stan
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Protocol
 
+from hmz_mp.core.commands import CancelTurn, Command, Fail, Kill, Retire, Ship, Start
 from hmz_mp.core.dispatch_queue import ReadyQueue
 from hmz_mp.core.gates import Gate
-from hmz_mp.core.jobs import Job, JobState, Kind, Lane, Worker, WorkerState
-from hmz_mp.core.roster import OVERHEAD_SECONDS, Roster
+from hmz_mp.core.jobs import Job, JobState, Kind, Lane, Timing, Worker, WorkerState
+from hmz_mp.core.lanes import WaitingLanes, head_of
+from hmz_mp.core.roster import AHEAD_TIMEOUT, OVERHEAD_SECONDS, Roster
 from hmz_mp.core.timers import Timers
 from hmz_mp.errors import TurnTimeout, WorkerDied
 
-__all__ = ["CancelTurn", "Command", "Fail", "Kill", "Policy", "Retire", "Ship", "Start"]
+__all__ = ["Policy"]
 
 LOOK_AGAIN = 0.02  # seconds until a call that was to be stopped, and was not running, is looked at
 HOST_GRACE = 5.0  # seconds that a host worker has to let go of a cancelled turn
 LOSSES = 3  # workers that may die under a job before it began
 _OTHER: dict[Kind, Kind] = {"call": "host", "host": "call"}
 _LEAVING = (WorkerState.RETIRING, WorkerState.GONE)
+_SHIPPED, _DONE = JobState.SHIPPED, JobState.DONE
 
 
-class Start(NamedTuple):
-    """Start a worker."""
+class Ending(Protocol):
+    """The end of one call, as its worker says."""
 
-    worker: int
-    kind: Kind
+    @property
+    def ticket(self) -> int:
+        """Which shipment it was."""
 
+    @property
+    def ok(self) -> bool:
+        """Whether it has an answer."""
 
-class Ship(NamedTuple):
-    """Hand jobs to a worker, in this order."""
-
-    worker: int
-    jobs: list[Job]
-
-
-class Kill(NamedTuple):
-    """End a worker, if the call of ticket ``only`` is what it runs (0: whatever it runs)."""
-
-    worker: int
-    only: int
-
-
-class CancelTurn(NamedTuple):
-    """Cancel one turn of a host worker."""
-
-    worker: int
-    ticket: int
-
-
-class Retire(NamedTuple):
-    """Let a worker finish and exit."""
-
-    worker: int
-
-
-class Fail(NamedTuple):
-    """End a job with an error."""
-
-    job: Job
-    error: BaseException
-
-
-Command = Start | Ship | Kill | CancelTurn | Retire | Fail
+    @property
+    def seconds(self) -> float:
+        """How long it ran."""
 
 
 class Policy:
@@ -89,9 +65,8 @@ class Policy:
         self.widest = 0  # the most jobs that were ever in flight
         self.held = False  # whether nothing begins beside what runs
         self.counts = {"done": 0, "failed": 0, "retried": 0, "cancelled": 0}
-        self._ready: dict[Kind, ReadyQueue] = {"call": ReadyQueue(), "host": ReadyQueue()}
+        self.lanes = WaitingLanes(self.timers)
         self._last_ticket = 0
-        self._wakes = 0  # lanes that a gate has let go so far
 
     # Events from the caller.
 
@@ -101,7 +76,7 @@ class Policy:
         lane.jobs.append(job)
         self.queued += 1
         if lane.place is None and not lane.busy:
-            self._ready[lane.kind].append(lane)
+            self.lanes.ready[lane.kind].append(lane)
         if job.deadline is not None:
             self.timers.add(now + job.deadline, job, 0, job.deadline)
 
@@ -131,28 +106,49 @@ class Policy:
             self.roster.started(worker)
             self._rest(worker, now)
 
-    def answered(
-        self, worker_id: int, ticket: int, ok: bool, seconds: float, now: float
-    ) -> Job | None:
-        """Return the job that this answer ends, or ``None`` when it ends none (any more)."""
+    def answered(self, worker_id: int, endings: Sequence[Ending], now: float) -> list[Job | None]:
+        """Return the job that each answer ends, or ``None`` where it ends none (any more)."""
         worker = self.roster.workers.get(worker_id)
-        job = worker.inflight.pop(ticket, None) if worker is not None else None
-        if worker is None or job is None:
-            return None
+        if worker is None:
+            return [None] * len(endings)
+        inflight = worker.inflight
+        found = [inflight.pop(ending.ticket, None) for ending in endings]
+        known = [job for job in found if job is not None]
+        if not known:
+            return found
         worker.stalled = False
-        if ok:
-            job.timing.note(seconds)
-        self._let_go(job, worker, now)
+        self._let_go(known, worker, now)
+        self._relieve(worker, len(known), now)
+        timing, seconds, count = known[0].timing, 0.0, 0  # of successive calls of one function
+        for at, (job, ending) in enumerate(zip(found, endings, strict=True)):
+            if job is None:
+                continue
+            if not ending.ok or job.state is not _SHIPPED:
+                if not self._ends_badly(job, ending.ok):
+                    found[at] = None
+                continue
+            job.state = _DONE
+            self.counts["done"] += 1
+            if job.timing is not timing:
+                timing.note(seconds, count)
+                timing, seconds, count = job.timing, 0.0, 0
+            seconds += ending.seconds
+            count += 1
+        timing.note(seconds, count)
+        return found
+
+    def _ends_badly(self, job: Job, ok: bool) -> bool:
+        """Whether an answer ends a job that is not wanted any more, or that failed."""
         if job.state is JobState.ABANDONED:
-            job.state = JobState.DONE
-            return None
+            job.state = _DONE
+            return False
         if job.stopping is not None and not ok:
             self._failed(job, job.stopping)
-            return None
-        if not ok and self._retry(job):
-            return None
-        self._end(job, "done" if ok else "failed")
-        return job
+            return False
+        if self._retry(job):
+            return False
+        self._end(job, "failed")
+        return True
 
     def gave_back(self, worker_id: int, tickets: list[int], running: int, now: float) -> None:
         """Take back calls that a worker has not begun, since ``running`` takes long there."""
@@ -165,8 +161,9 @@ class Policy:
             if job is not None:
                 job.attempts -= 1
                 worker.served -= 1
-                self._let_go(job, worker, now)
+                self._let_go([job], worker, now)
                 self._requeue(job)
+        self._relieve(worker, len(tickets), now)
         job = worker.inflight.get(running)
         if job is not None and (job.state is JobState.ABANDONED or job.stopping is not None):
             self._stop(job, now)
@@ -180,7 +177,7 @@ class Policy:
         self.roster.spare(worker)
         if not worker.inflight:
             self._rest(worker, now)
-        self._wake_waiting(worker)
+        self.lanes.wake_all(worker)
         job = worker.inflight.get(ticket)
         if job is not None:
             self.timers.add(now + LOOK_AGAIN, job, job.ticket, None)
@@ -196,14 +193,14 @@ class Policy:
         worker.inflight.clear()
         for job in reversed(lost):  # each goes back before the one that came after it
             ticket = job.ticket
-            self._let_go(job, None, now)
+            self._let_go([job], worker, now)
             if job.state is JobState.ABANDONED:
-                job.state = JobState.DONE
+                job.state = _DONE
             elif job.stopping is not None or ticket == running or worker.kind == "host":
                 self._failed(job, job.stopping or error)
             else:
                 self._lost(job, error, blamed)
-        self._wake_waiting(worker)
+        self.lanes.wake_all(worker)
 
     def end_session(self, lane: Lane) -> None:
         """Take note that a session will submit no more; its worker may retire when idle."""
@@ -217,7 +214,7 @@ class Policy:
         """Do what is due."""
         for entry in self.timers.due(now):
             if isinstance(entry.about, Gate):
-                self._minute_passed(entry.about, now)
+                self.lanes.minute_passed(entry.about, now)
             else:
                 self._due(entry.about, entry.ticket, entry.seconds, now)
         for worker in self.roster.tired(now):
@@ -355,76 +352,29 @@ class Policy:
         job.ticket = 0
         self.queued += 1
         job.lane.jobs.appendleft(job)
-        self._wake_lane(job.lane, first=True)
+        self.lanes.wake(job.lane, first=True)
 
-    def _let_go(self, job: Job, worker: Worker | None, now: float) -> None:
-        """Give back what a shipped job held: its gates, its lane, its worker's room."""
-        lane = job.lane
-        self.running -= 1
-        job.worker = None
-        for gate in lane.gates:
-            gate.used -= 1
-            self._wake_gate(gate, now)
-        if lane.serial:
-            lane.busy = False
-            self._wake_lane(lane)
-        if worker is None:
-            return
-        if job.expected > 0:
-            worker.expected -= job.expected
+    def _let_go(self, jobs: Sequence[Job], worker: Worker, now: float) -> None:
+        """Give back what shipped jobs held: their places in a worker, their gates, their lanes."""
+        for job in jobs:
+            job.worker = None
+            if job.expected > 0:
+                worker.expected -= job.expected
+            lane = job.lane
+            if lane.gates or lane.serial:
+                self.lanes.leave(lane, now)
+        self.running -= len(jobs)
+
+    def _relieve(self, worker: Worker, let_go: int, now: float) -> None:
+        """Take note that a worker has let go of so many jobs."""
         if not worker.inflight:
             self._rest(worker, now)
         else:
             self.roster.open(worker)
             if worker.timed:
                 self._arm_head(worker, now)
-        if worker.waiting:
-            self._wake_next(worker)
-
-    # Waking what waits. Whoever takes a lane out of where it stands clears its place first.
-
-    def _wake_lane(self, lane: Lane, *, first: bool = False) -> None:
-        """Let a lane that stands nowhere, and has jobs, compete again."""
-        if lane.place is None and lane.jobs and not lane.busy:
-            self._ready[lane.kind].append(lane, first=first)
-
-    def _wake_gate(self, gate: Gate, now: float) -> None:
-        """Let a lane of each kind that waits for a gate compete again, if the gate has room."""
-        for kind, waiting in gate.waiting.items():
-            if not waiting:
-                continue
-            if not gate.is_free(now):
-                self._time_gate(gate, now)
-                return
-            lane = waiting.popleft()
-            lane.place = None
-            lane.woken_by = gate
-            self._wakes += 1
-            self._ready["host" if kind == "host" else "call"].append(lane)
-
-    def _time_gate(self, gate: Gate, now: float) -> None:
-        """Have those that wait for a gate woken when the minute has passed."""
-        time = gate.next_room(now)
-        if time is not None and not gate.timed:
-            gate.timed = True
-            self.timers.add(time, gate, 0, None)
-
-    def _minute_passed(self, gate: Gate, now: float) -> None:
-        gate.timed = False
-        for _ in range(gate.room(now) or 0):
-            self._wake_gate(gate, now)
-        if any(gate.waiting.values()):
-            self._time_gate(gate, now)
-
-    def _wake_next(self, worker: Worker) -> None:
-        """Let one session that waits for its worker compete again."""
-        lane = worker.waiting.popleft()
-        lane.place = None
-        self._wake_lane(lane, first=True)
-
-    def _wake_waiting(self, worker: Worker) -> None:
-        while worker.waiting:
-            self._wake_next(worker)
+        for _ in range(min(let_go, len(worker.waiting))):
+            self.lanes.wake_next(worker)
 
     # Workers.
 
@@ -440,58 +390,35 @@ class Policy:
 
     def dispatch(self, now: float) -> None:
         """Ship what can be shipped now."""
+        lanes = self.lanes
         wakes = -1
-        while self._wakes != wakes:  # a place that one kind passes on may be the other's
-            wakes = self._wakes
-            for kind, ready in self._ready.items():
+        while lanes.wakes != wakes:  # a place that one kind passes on may be the other's
+            wakes = lanes.wakes
+            for kind, ready in lanes.ready.items():
                 if ready:
                     self._dispatch(kind, ready, now)
 
     def _dispatch(self, kind: Kind, ready: ReadyQueue, now: float) -> None:
+        lanes = self.lanes
         while not (self.held and self.running) and (lane := ready.pop()) is not None:
-            job = self._head(lane)
+            job = head_of(lane)
             if job is None:
-                self._pass_on(lane, now)
+                lanes.pass_on(lane, now)
                 continue
-            if lane.gates and (blocking := _blocking(lane, now)) is not None:
-                self._wait_for(lane, blocking, now)
+            if lane.gates and (blocking := lanes.blocking(lane, now)) is not None:
+                lanes.wait_for(lane, blocking, now)
                 continue
             worker = self._worker_for(lane, job)
             if worker is not None:
-                self._ship_run(lane, job, worker, now)
+                self._ship(lane, worker, now)
                 if lane.jobs and not lane.serial:
                     ready.append(lane)
             elif lane.pinned is not None:
-                lane.place = lane.pinned
-                lane.pinned.waiting.append(lane)
-                self._pass_on(lane, now)  # the place that woke it is another's meanwhile
+                lanes.wait_at(lane, lane.pinned, now)
             else:
                 ready.append(lane, first=True)
                 self._grow(kind, ready, now)
                 return
-
-    def _head(self, lane: Lane) -> Job | None:
-        """Return a lane's first job, dropping those that ended while they were queued."""
-        jobs = lane.jobs
-        while jobs and jobs[0].state is JobState.DONE:
-            jobs.popleft()
-        return jobs[0] if jobs else None
-
-    def _wait_for(self, lane: Lane, gate: Gate, now: float) -> None:
-        lane.place = gate
-        if lane.woken_by is gate:  # somebody was faster: it keeps its place in the queue
-            gate.waiting[lane.kind].appendleft(lane)
-        else:
-            gate.waiting[lane.kind].append(lane)
-            self._pass_on(lane, now)
-        lane.woken_by = None
-        self._time_gate(gate, now)
-
-    def _pass_on(self, lane: Lane, now: float) -> None:
-        """Wake the next at the gate that woke a lane which does not take the place."""
-        gate, lane.woken_by = lane.woken_by, None
-        if gate is not None:
-            self._wake_gate(gate, now)
 
     def _worker_for(self, lane: Lane, job: Job) -> Worker | None:
         """Return the worker to ship a job to, or ``None`` when it has to wait."""
@@ -502,47 +429,63 @@ class Policy:
             return self.roster.find(job)
         return lane.pinned if self.roster.has_room(lane.pinned, job) else None
 
-    def _ship_run(self, lane: Lane, job: Job, worker: Worker, now: float) -> None:
+    def _ship(self, lane: Lane, worker: Worker, now: float) -> None:
         """Ship a lane's first job, and as many behind it as may go to the same worker now."""
-        jobs = []
-        first: Job | None = job
-        while first is not None:
-            self._ship(first, worker, now)
-            jobs.append(first)
-            first = None
-            if lane.jobs and not lane.serial and worker.kind == "call":
-                head = self._head(lane)
-                if (
-                    head is not None
-                    and self.roster.has_room(worker, head)
-                    and (not lane.gates or _blocking(lane, now) is None)
-                ):
-                    first = head
+        lane.woken_by = None
+        if lane.serial:
+            self._pin(lane, worker)
+        jobs: list[Job] = []
+        queue, timing = lane.jobs, lane.jobs[0].timing
+        expected = (timing.seconds or 0.0) + OVERHEAD_SECONDS
+        room = 1 if lane.serial else max(1, self.roster.room(worker, timing))
+        ticket = self._last_ticket
+        while queue and len(jobs) < room:
+            job = queue[0]
+            if job.state is _DONE:
+                queue.popleft()
+                continue
+            if jobs and not self._may_follow(job, timing, now):
+                break
+            queue.popleft()
+            ticket += 1
+            job.ticket = ticket
+            job.state = _SHIPPED
+            job.attempts += 1
+            job.worker = worker
+            job.expected = expected
+            job.shipped_at = now
+            if lane.gates:
+                for gate in lane.gates:
+                    gate.take(now)
+            if job.timeout is not None:
+                self._time(job, worker, now)
+            worker.inflight[ticket] = job
+            jobs.append(job)
+        self._last_ticket = ticket
+        self.roster.occupy(worker, len(jobs), expected * len(jobs))
+        self.queued -= len(jobs)
+        self.running += len(jobs)
+        self.widest = max(self.widest, self.running)
         self.commands.append(Ship(worker.id, jobs))
 
-    def _ship(self, job: Job, worker: Worker, now: float) -> None:
-        lane = job.lane
-        lane.jobs.popleft()
-        lane.woken_by = None
-        for gate in lane.gates:
-            gate.take(now)
-        if lane.serial:
-            lane.busy = True
-            if lane.pinned is not worker:
-                lane.pinned = worker
-                worker.sessions += 1
-        self.queued -= 1
-        self.running += 1
-        if self.running > self.widest:
-            self.widest = self.running
-        self._last_ticket += 1
-        job.ticket = self._last_ticket
-        job.state = JobState.SHIPPED
-        job.attempts += 1
-        job.worker = worker
-        job.expected = (job.timing.seconds or 0.0) + OVERHEAD_SECONDS
-        self.roster.occupy(worker, job)
-        if job.timeout is not None and (worker.kind == "host" or len(worker.inflight) == 1):
+    def _pin(self, lane: Lane, worker: Worker) -> None:
+        lane.busy = True
+        if lane.pinned is not worker:
+            lane.pinned = worker
+            worker.sessions += 1
+
+    def _may_follow(self, job: Job, timing: Timing, now: float) -> bool:
+        """Whether a job may be shipped behind others of its lane that take ``timing`` each."""
+        return (
+            job.timing is timing
+            and (job.timeout is None or job.timeout >= AHEAD_TIMEOUT)
+            and (not job.lane.gates or self.lanes.blocking(job.lane, now) is None)
+        )
+
+    def _time(self, job: Job, worker: Worker, now: float) -> None:
+        """Start the clock of a job that is being shipped, unless it waits behind another."""
+        worker.timed = True
+        if job.timeout is not None and (worker.kind == "host" or not worker.inflight):
             self.timers.add(now + job.timeout, job, job.ticket, job.timeout)
 
     def _arm_head(self, worker: Worker, now: float) -> None:
@@ -561,11 +504,3 @@ class Policy:
         wanted = 1 if kind == "host" else ready.runnable(missing + starting, now)
         for _ in range(min(missing, wanted - starting)):
             self.commands.append(Start(self.roster.start(kind).id, kind))
-
-
-def _blocking(lane: Lane, now: float) -> Gate | None:
-    """Return a gate of a lane's that has no place now, or ``None``."""
-    for gate in lane.gates:
-        if not gate.is_free(now):
-            return gate
-    return None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from threading import get_ident
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from hmz_mp.core.ambient import pool_variable
 from hmz_mp.core.caller import Caller, check_settings
@@ -19,9 +19,8 @@ from hmz_mp.core.gates import Gate
 from hmz_mp.core.jobs import Kind, Lane
 from hmz_mp.core.limits import Limit, LimitTable, check_width
 from hmz_mp.core.loop import Driver, current_driver
-from hmz_mp.core.outcomes import another
 from hmz_mp.core.policy import Policy
-from hmz_mp.core.shipment import Settings, Shipment
+from hmz_mp.core.shipment import NO_SETTINGS, Settings
 from hmz_mp.core.statistics import (
     LimitStatistics,
     Statistics,
@@ -39,17 +38,25 @@ __all__ = ["Pool"]
 _NICEST = 19  # the lowest priority that there is
 
 
-class _Forks:
-    """How many forks lie between this process and the one that imported this module."""
-
-    count = 0
-
-    def note(self) -> None:
-        self.count += 1
+_entered_pools: weakref.WeakSet[Pool] = weakref.WeakSet()
 
 
-_forks = _Forks()
-os.register_at_fork(after_in_child=_forks.note)
+def _note_fork() -> None:
+    for pool in _entered_pools:
+        pool._thread = _ANOTHER_PROCESS
+
+
+os.register_at_fork(after_in_child=_note_fork)
+_CLOSED = 0  # these two are no thread's number
+_ANOTHER_PROCESS = -1
+
+
+class _Submitter(Protocol):
+    """Whose settings and lanes a call goes under: a caller's, or a session's."""
+
+    _settings: Settings
+
+    def _lane(self, kind: Kind) -> Lane: ...
 
 
 class Pool(Caller):
@@ -111,16 +118,13 @@ class Pool(Caller):
             os.fspath(cwd) if cwd is not None else None,
             _check_nice(nice),
         )
-        self._functions = FunctionTable()
+        self._functions = FunctionTable(self._functions_in_use)
         self._limits = LimitTable()
         self._gate = Gate("pool", check_width("at_once", at_once))
-        self._last_id = 0
         self._last_lane = 0
-        self._ended_sessions: list[int] = []
         self._driver: Driver | None = None
         self._coordinator: Coordinator | None = None
-        self._thread = 0
-        self._forks = 0
+        self._thread = _CLOSED  # the one that may use it, while it is open
         self._outer: Pool | None = None
         self._left = False
         settings = check_settings(Settings(timeout=timeout, retries=retries, memory=memory))
@@ -131,7 +135,6 @@ class Pool(Caller):
     async def __aenter__(self) -> Pool:
         if self._coordinator is not None or self._left:
             raise PoolClosed("this pool was entered before; make a new one")
-        self._thread, self._forks = threading.get_ident(), _forks.count
         self._driver = current_driver()
         policy = Policy(
             self.width,
@@ -149,6 +152,8 @@ class Pool(Caller):
         coordinator.watch.engine = coordinator.engine
         coordinator.engine.start()
         self._coordinator = coordinator
+        self._thread = get_ident()
+        _entered_pools.add(self)
         self._outer = pool_variable.get()
         pool_variable.set(self)
         return self
@@ -167,6 +172,7 @@ class Pool(Caller):
                 orderly = True
         finally:
             self._left = True
+            self._thread = _CLOSED
             pool_variable.set(self._outer)
             coordinator.abandon()
             if orderly:
@@ -179,19 +185,19 @@ class Pool(Caller):
 
     def _entered(self) -> Coordinator:
         """Return the coordinator. Raises `PoolClosed` or `RuntimeError` for use out of place."""
-        coordinator = self._coordinator
-        if coordinator is None:
-            raise PoolClosed("the pool is not open: use it inside `async with Pool() as pool:`")
+        if self._thread == get_ident():
+            assert self._coordinator is not None
+            return self._coordinator
         if self._left:
             raise PoolClosed("the pool was left: submit inside its `async with` block")
-        if threading.get_ident() != self._thread:
-            raise RuntimeError(
-                "a pool belongs to the thread of its event loop: from another thread use "
-                "anyio.from_thread.run(pool.run, fn, ...)"
-            )
-        if _forks.count != self._forks:
+        if self._thread == _CLOSED:
+            raise PoolClosed("the pool is not open: use it inside `async with Pool() as pool:`")
+        if self._thread == _ANOTHER_PROCESS:
             raise PoolClosed("this pool belongs to the process that this one was forked from")
-        return coordinator
+        raise RuntimeError(
+            "a pool belongs to the thread of its event loop: from another thread use "
+            "anyio.from_thread.run(pool.run, fn, ...)"
+        )
 
     # Submitting, for callers and sessions.
 
@@ -200,70 +206,36 @@ class Pool(Caller):
         fn: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        settings: Settings,
-        lane_for: Callable[[Kind], Lane],
+        caller: _Submitter,
     ) -> Turn:
+        """Submit a call under a caller's settings, to its lane."""
         coordinator = self._entered()
-        assert self._driver is not None
         try:
-            function, payload = self._pack(coordinator, fn, args, kwargs)
+            function = self._functions.known(fn) or self._resolve(fn)
+            payload = pack_arguments(fn, args, kwargs)
         except Unpicklable as error:
-            return self._failed_turn(settings, error)
-        if coordinator.broken is not None:
-            return self._failed_turn(settings, coordinator.broken)
-        self._last_id += 1
-        job = Shipment(self._last_id, lane_for(function.kind), function, payload, settings)
-        turn = self._driver.new_turn(job, coordinator, settings.item_id)
-        job.turn = turn
-        coordinator.submit(job)
-        return turn
+            return coordinator.refuse(self._lane("call"), caller._settings, error)
+        return coordinator.submit(function, payload, caller._lane(function.kind), caller._settings)
 
-    def _submit_packed(self, function: Function, payload: Payload, lane: Lane) -> Turn:
+    def _submit_packed(self, function: Function, payload: bytes | Payload, lane: Lane) -> Turn:
         """Submit a call that is packed already, under no settings of its own."""
-        coordinator = self._entered()
-        assert self._driver is not None
-        if coordinator.broken is not None:
-            return self._failed_turn(Settings(), coordinator.broken)
-        self._last_id += 1
-        job = Shipment(self._last_id, lane, function, payload, Settings())
-        turn = self._driver.new_turn(job, coordinator, None)
-        job.turn = turn
-        coordinator.submit(job)
-        return turn
+        return self._entered().submit(function, payload, lane, NO_SETTINGS)
 
-    def _pack(
-        self,
-        coordinator: Coordinator,
-        fn: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> tuple[Any, Payload]:
-        functions = self._functions
-        last = functions.last_id
+    def _resolve(self, fn: Callable[..., Any]) -> Function:
+        """Return the shipped form of a function that is new, or has changed."""
+        functions, coordinator = self._functions, self._coordinator
+        assert coordinator is not None
         function = functions.resolve(fn)
-        if function.id > last:  # a new one
-            if functions.by_value:
-                coordinator.engine.prepare_by_value()
-            if functions.dropped:
-                dropped, functions.dropped = functions.dropped, []
-                coordinator.engine.forget(dropped, ())
-        if self._ended_sessions:
-            ended, self._ended_sessions = self._ended_sessions, []
-            coordinator.engine.forget((), ended)
-        return function, pack_arguments(fn, args, kwargs)
+        if functions.by_value:
+            coordinator.engine.prepare_by_value()
+        if functions.dropped:
+            dropped, functions.dropped = functions.dropped, []
+            coordinator.engine.forget(dropped, ())
+        return function
 
-    def _failed_turn(self, settings: Settings, error: BaseException) -> Turn:
-        """Return a turn that failed before it could be queued."""
-        coordinator = self._entered()
-        assert self._driver is not None
-        self._last_id += 1
-        function = self._functions.placeholder()
-        job = Shipment(self._last_id, self._lane("call"), function, Payload(b""), settings)
-        turn = self._driver.new_turn(job, coordinator, settings.item_id)
-        job.turn = turn
-        coordinator.policy.refuse(job)
-        turn.fail(partial(another, error))
-        return turn
+    def _functions_in_use(self) -> Iterable[Function]:
+        coordinator = self._coordinator
+        return [turn.job.function for turn in coordinator.pending.values()] if coordinator else ()
 
     def _new_lane(
         self, kind: Kind, gates: tuple[Gate, ...], priority: int, *, serial: bool = False
@@ -278,7 +250,7 @@ class Pool(Caller):
             return
         if not lane.jobs and not lane.busy:
             self._coordinator.policy.end_session(lane)
-            self._ended_sessions.append(lane.id)
+            self._coordinator.ended_sessions.append(lane.id)
 
     # Asking.
 

@@ -6,12 +6,13 @@ reads, so that finding a worker costs the same however many there are.
 
 from __future__ import annotations
 
-from hmz_mp.core.jobs import HOST_TURNS, Job, Kind, Worker, WorkerState
+from hmz_mp.core.jobs import HOST_TURNS, Job, Kind, Timing, Worker, WorkerState
 
 __all__ = ["Roster"]
 
 AHEAD_SECONDS = 0.001  # how much work is shipped ahead of a worker, at most
 AHEAD_TURNS = 128
+AHEAD_TIMEOUT = 1.0  # with less to run in, a call is not shipped ahead
 OVERHEAD_SECONDS = 5e-6  # what a call costs in a worker beside its own time
 
 
@@ -61,13 +62,10 @@ class Roster:
             self.close(worker)
         return False
 
-    def occupy(self, worker: Worker, job: Job) -> None:
-        """Take note that a job was shipped to a worker."""
-        worker.expected += job.expected
-        worker.served += 1
-        worker.inflight[job.ticket] = job
-        if job.timeout is not None:
-            worker.timed = True
+    def occupy(self, worker: Worker, turns: int, seconds: float) -> None:
+        """Take note that jobs were shipped to a worker, which are expected to take so long."""
+        worker.expected += seconds
+        worker.served += turns
         if worker.idle_since is not None:
             worker.idle_since = None
             del self._idle[worker.kind][worker.id]
@@ -165,20 +163,26 @@ class Roster:
 
     def has_room(self, worker: Worker, job: Job) -> bool:
         """Whether a job may be shipped to a worker now, behind what it has."""
-        if worker.state is not WorkerState.READY or (
-            self.turns_per_worker and self._is_spent(worker)
-        ):
+        hurried = job.timeout is not None and job.timeout < AHEAD_TIMEOUT
+        if hurried and worker.kind == "call" and worker.inflight:
             return False
-        if worker.kind == "host" or not worker.inflight:
-            return True
-        seconds = job.timing.seconds
-        return (
-            seconds is not None
-            and not worker.stalled
-            and len(worker.inflight) < AHEAD_TURNS
-            and worker.expected + seconds + OVERHEAD_SECONDS <= AHEAD_SECONDS
-            and (job.timeout is None or job.timeout >= 1)
-        )
+        return self.room(worker, job.timing) > 0
+
+    def room(self, worker: Worker, timing: Timing) -> int:
+        """Return how many calls that take ``timing`` each may be shipped to a worker now."""
+        if worker.state is not WorkerState.READY:
+            return 0
+        if worker.kind == "host":
+            return int(not self._is_spent(worker))
+        busy = len(worker.inflight)
+        room = 0 if busy else 1
+        if timing.seconds is not None and not worker.stalled:
+            each = timing.seconds + OVERHEAD_SECONDS
+            ahead = int((AHEAD_SECONDS - worker.expected) / each)
+            room = max(room, min(AHEAD_TURNS - busy, ahead))
+        if self.turns_per_worker:
+            room = min(room, self.turns_per_worker - worker.served)
+        return room
 
     # Idle ones.
 

@@ -34,31 +34,31 @@ class Session(msgspec.Struct, gc=False, eq=False):
     _gates: tuple[Gate, ...]
     name: str | None = None
     _keep: bool = False
-    _lane: Lane | None = None
+    _own: Lane | None = None
 
     @property
     def restarts(self) -> int:
         """How often the session's worker was lost, and its state with it."""
-        return self._lane.count_restarts() if self._lane is not None else 0
+        return self._own.count_restarts() if self._own is not None else 0
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Turn:
         """Ship a call that runs after all those submitted to this session before it."""
-        return self._pool._submit(fn, args, kwargs, self._settings, self._lane_for)
+        return self._pool._submit(fn, args, kwargs, self)
 
     async def run(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Return the answer of a call, or raise what it failed with."""
         return await self.submit(fn, *args, **kwargs)
 
-    def _lane_for(self, kind: Kind) -> Lane:
-        if self._lane is None:
+    def _lane(self, kind: Kind) -> Lane:
+        if self._own is None:
             lane = self._pool._new_lane(kind, self._gates, self._settings.priority, serial=True)
             lane.keep = self._keep
-            self._lane = lane
-        return self._lane
+            self._own = lane
+        return self._own
 
     def __del__(self) -> None:
-        if self._lane is not None:
-            self._pool._end_session(self._lane)
+        if self._own is not None:
+            self._pool._end_session(self._own)
 
     def __repr__(self) -> str:
         name = f" {self.name!r}" if self.name is not None else ""

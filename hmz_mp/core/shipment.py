@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from hmz_mp.core.functions import Function
-from hmz_mp.core.jobs import Job, JobState, Lane
-from hmz_mp.core.turns import AsyncioTurn, Event, TrioTurn
+from hmz_mp.core.jobs import Job
+from hmz_mp.core.turns import Event
 from hmz_mp_worker.payload import Payload
 
-__all__ = ["OnEvent", "Settings", "Shipment"]
+__all__ = ["NO_SETTINGS", "OnEvent", "Settings", "Shipment"]
 
 OnEvent = Callable[[Any, Event], object]
 
@@ -30,42 +30,41 @@ class Settings(msgspec.Struct, frozen=True):
     on_event: OnEvent | None = None
 
 
-class Shipment(Job):
-    """A job with its function, its arguments' pickle, and the turn that waits for its end."""
+NO_SETTINGS = Settings()
 
-    __slots__ = ("function", "item_id", "name", "on_event", "payload", "shipped_at", "turn")
 
-    turn: AsyncioTurn | TrioTurn
+class Shipment(Job, eq=False, gc=False, kw_only=True):
+    """A job with its function, its arguments, and how it ran.
 
-    def __init__(
-        self,
-        id: int,  # noqa: A002  # a name
-        lane: Lane,
-        function: Function,
-        payload: Payload,
-        settings: Settings,
-    ) -> None:
-        # As `Job.__init__`, which is not called: one of these is made for every turn.
-        self.id = id
-        self.lane = lane
-        self.timing = function.timing
-        self.state = JobState.QUEUED
-        self.attempts = self.losses = self.ticket = 0
-        self.expected = 0.0
-        self.worker = None
-        self.stopping = None
-        self.function = function
-        self.payload = payload
+    ``payload`` is the pickle of the positional arguments where there is nothing else to ship, and
+    a `Payload` of both kinds of arguments otherwise.
+    """
+
+    function: Function
+    payload: bytes | Payload = b""
+    settings: Settings = NO_SETTINGS
+    pid: int | None = None  # these four once it has run: as in `turns.Account`
+    began: float = 0.0
+    seconds: float | None = None
+    output: bytes = b""
+
+    def configure(self, settings: Settings) -> None:
+        """Take on settings that are not the default ones."""
+        self.settings = settings
         self.retries = settings.retries
         self.timeout = settings.timeout
         self.deadline = settings.deadline
         self.memory = settings.memory
-        self.item_id = settings.item_id
-        self.name = settings.name
-        self.on_event = settings.on_event
-        self.shipped_at = 0.0  # by the monotonic clock, the last time
+
+    def settle(self, pid: int | None, began: float, seconds: float, output: bytes) -> None:
+        """Take note of how it ran, and let its arguments go: its turn may be kept for long."""
+        self.payload = b""
+        self.pid = pid
+        self.began = began
+        self.seconds = seconds
+        self.output = output
 
     def describe(self) -> str:
         """Return what this turn does, for messages."""
-        name = self.name or self.function.name
-        return f"{name} for item {self.item_id!r}" if self.item_id is not None else name
+        name, item_id = self.settings.name or self.function.name, self.settings.item_id
+        return f"{name} for item {item_id!r}" if item_id is not None else name

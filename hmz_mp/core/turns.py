@@ -2,6 +2,7 @@
 
 Under asyncio a turn is a real `asyncio.Future`, so that `gather`, `wait` and `as_completed` take
 it as it is and an awaited turn costs no task. Under trio it is a small twin with the same methods.
+A turn refers to its job, and no job to its turn: cycles would be the garbage collector's work.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Generator, Iterator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from hmz_mp.core.jobs import Job, JobState
+
+if TYPE_CHECKING:
+    from hmz_mp.core.shipment import Shipment
 
 __all__ = [
     "Account",
@@ -88,7 +92,9 @@ class Canceller(Protocol):
 class Turn(Protocol):
     """One call shipped to a worker: await it, or ask it."""
 
-    item_id: str | None
+    @property
+    def item_id(self) -> str | None:
+        """What the turn is about, as `Pool.options` was told."""
 
     @property
     def account(self) -> Account | None:
@@ -125,64 +131,63 @@ class Turn(Protocol):
         """Call ``fn(turn)`` on the loop once the turn has ended."""
 
 
-Ran = tuple[int | None, float, float, int, bytes]  # an account, its output not decoded yet
-
-
-def _account(ran: Ran | None) -> Account | None:
-    if ran is None:
+def _account(job: Shipment) -> Account | None:
+    if job.seconds is None:
         return None
-    worker, began, seconds, attempts, output = ran
-    return Account(worker, began, seconds, attempts, output.decode("utf-8", "replace"))
+    text = job.output.decode("utf-8", "replace")
+    return Account(job.pid, job.began, job.seconds, job.attempts, text)
+
+
+class TurnLoop(Protocol):
+    """The loop as turns see it: `wakeups.Wakeups`."""
+
+    loop: asyncio.AbstractEventLoop
 
 
 class AsyncioTurn(asyncio.Future[Any]):
-    """A turn on an asyncio loop. Made by `make`, which costs less than an ``__init__``."""
+    """A turn on an asyncio loop; made by the loop's driver, which gives it its job."""
 
-    __slots__ = ("_job", "_make_error", "_pool", "_told", "item_id", "ran")
+    __slots__ = ("_make_error", "_pool", "_told", "job")
 
-    _job: Job
+    job: Shipment
+    _pool: Canceller
+    _loop: TurnLoop  # type: ignore[assignment]  # asyncio's own name for it
     _make_error: Callable[[], BaseException]  # these two once it has failed
     _told: bool
-    _pool: Canceller
-    item_id: str | None
-    ran: Ran | None
 
-    @classmethod
-    def make(
-        cls, job: Job, pool: Canceller, item_id: str | None, loop: asyncio.AbstractEventLoop
-    ) -> AsyncioTurn:
-        """Return an unended turn of a job."""
-        turn = cls(loop=loop)
-        turn._job = job
-        turn._pool = pool
-        turn.item_id = item_id
-        turn.ran = None
-        return turn
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the event loop the turn is bound to."""
+        return self._loop.loop
 
     @property
     def id(self) -> int:
         """The turn's number in its pool, from 1."""
-        return self._job.id
+        return self.job.id
+
+    @property
+    def item_id(self) -> str | None:
+        """What the turn is about."""
+        return self.job.settings.item_id
 
     @property
     def account(self) -> Account | None:
         """What the turn cost, once it has ended; ``None`` if it never ran."""
-        return _account(self.ran)
+        return _account(self.job)
 
     def running(self) -> bool:
         """Whether a worker has the turn now."""
-        return self._job.state is JobState.SHIPPED
+        return self.job.state is JobState.SHIPPED
 
     def cancel(self, msg: Any | None = None) -> bool:
         """Cancel the turn; a running call is really stopped. False if it has ended."""
         if self.done():
             return False
-        self._pool.cancel_job(self._job)
+        self._pool.cancel_job(self.job)
         return super().cancel(msg)
 
     def tell(self, data: bytes) -> bool:
         """Tell a running ``async def`` turn something. False if it is not running as one."""
-        return self._pool.tell_job(self._job, data)
+        return self._pool.tell_job(self.job, data)
 
     def fail(self, make_error: Callable[[], BaseException]) -> None:
         """End the turn with a failure, made anew for each who asks."""
@@ -192,7 +197,7 @@ class AsyncioTurn(asyncio.Future[Any]):
         self.__class__ = FailedTurn  # so that a turn that does not fail pays nothing
 
     def __repr__(self) -> str:
-        return _describe(self, self._job)
+        return _describe(self, self.job)
 
 
 class FailedTurn(AsyncioTurn):
@@ -220,13 +225,11 @@ class FailedTurn(AsyncioTurn):
 class TrioTurn:
     """A turn under trio."""
 
-    def __init__(self, job: Job, pool: Canceller, item_id: str | None) -> None:
+    def __init__(self, job: Shipment, pool: Canceller) -> None:
         import trio
 
-        self._job = job
+        self.job = job
         self._pool = pool
-        self.item_id = item_id
-        self.ran: Ran | None = None
         self._ended = trio.Event()
         self._cancelled = False
         self._value: Any = None
@@ -237,12 +240,17 @@ class TrioTurn:
     @property
     def id(self) -> int:
         """The turn's number in its pool, from 1."""
-        return self._job.id
+        return self.job.id
+
+    @property
+    def item_id(self) -> str | None:
+        """What the turn is about."""
+        return self.job.settings.item_id
 
     @property
     def account(self) -> Account | None:
         """What the turn cost, once it has ended; ``None`` if it never ran."""
-        return _account(self.ran)
+        return _account(self.job)
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self._wait().__await__()
@@ -263,7 +271,7 @@ class TrioTurn:
 
     def running(self) -> bool:
         """Whether a worker has the turn now."""
-        return self._job.state is JobState.SHIPPED
+        return self.job.state is JobState.SHIPPED
 
     def result(self) -> Any:
         """Return the answer, or raise what the turn failed with."""
@@ -285,14 +293,14 @@ class TrioTurn:
         """Cancel the turn; a running call is really stopped. False if it has ended."""
         if self.done():
             return False
-        self._pool.cancel_job(self._job)
+        self._pool.cancel_job(self.job)
         self._cancelled = True
         self._finish()
         return True
 
     def tell(self, data: bytes) -> bool:
         """Tell a running ``async def`` turn something. False if it is not running as one."""
-        return self._pool.tell_job(self._job, data)
+        return self._pool.tell_job(self.job, data)
 
     def cancelled(self) -> bool:
         """Whether the turn was cancelled."""
@@ -325,7 +333,7 @@ class TrioTurn:
                 callback(self)
 
     def __repr__(self) -> str:
-        return _describe(self, self._job)
+        return _describe(self, self.job)
 
 
 @contextlib.contextmanager
@@ -337,7 +345,7 @@ def guarded(what: str) -> Iterator[None]:
         logging.getLogger("hmz_mp").exception("%s raised", what)
 
 
-def _describe(turn: AsyncioTurn | TrioTurn, job: Job) -> str:
+def _describe(turn: AsyncioTurn | TrioTurn, job: Shipment) -> str:
     if turn.cancelled():
         state = "cancelled"
     elif turn.done():

@@ -20,6 +20,7 @@ from hmz_mp.core.jobs import Kind
 from hmz_mp.core.loop import Driver
 from hmz_mp.core.shipment import Shipment
 from hmz_mp.engines.connection import Connection
+from hmz_mp.engines.packing import pack
 from hmz_mp.engines.zygote import ZygoteConfig, ZygoteHandle, authkey, own_path
 from hmz_mp.errors import WorkerDied
 from hmz_mp_worker import wire
@@ -27,7 +28,6 @@ from hmz_mp_worker.arena import Arena
 from hmz_mp_worker.framing import Buffer, Frame
 from hmz_mp_worker.kernel import signal_all
 from hmz_mp_worker.page import anonymous_file, read_page
-from hmz_mp_worker.payload import split
 from hmz_mp_worker.stdio import bound, output_file, tail
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ _RETIRE_GRACE = 5.0  # seconds that idle workers have to exit when the pool is l
 _ZYGOTE_GRACE = 6.0  # seconds that the zygote has to end everything, more than it takes itself
 _TAIL = 4096
 _SPARE_DESCRIPTORS = 8
-_ALONE_FROM = 1 << 20  # bytes of a function's pickle that is not sent with others
 
 
 class EngineEvents(Protocol):
@@ -173,34 +172,8 @@ class LocalEngine:
         target = self._workers.get(worker)
         if target is None:
             return
-        functions: list[wire.Function] = []
-        calls: list[wire.Call] = []
-        buffers: list[Buffer] = []
-        for job in jobs:
-            function = job.function
-            if function.id not in target.functions:
-                target.functions.add(function.id)
-                functions.append(wire.Function(function.id, function.data))
-                if len(function.data) > _ALONE_FROM:  # in a message of its own, under its ceiling
-                    target.connection.send(wire.encode(wire.Calls(functions, [])))
-                    functions = []
-            data, extra = split(job.payload)
-            session = job.lane.id if job.lane.serial else 0
-            shared = None
-            if extra and (shared := target.arena.inbox.put(extra)) is not None:
-                extra = ()
-            call = wire.Call(
-                job.ticket,
-                function.id,
-                data,
-                session,
-                len(extra),
-                shared,
-                job.lane.keep,
-            )
-            calls.append(call)
-            buffers += extra
-        target.connection.send(wire.encode(wire.Calls(functions, calls)), buffers)
+        for message in pack(jobs, target.kind, target.functions, target.arena.inbox):
+            target.connection.send(*message)
 
     def forget(self, functions: Sequence[int], sessions: Sequence[int]) -> None:
         """Tell workers that functions and sessions will not be named again."""

@@ -19,7 +19,7 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hmz_mp.core.functions import by_value
+from hmz_mp.core.importable import by_value
 from hmz_mp.flows.hmz_names import import_hmz, is_hmz
 
 if TYPE_CHECKING:

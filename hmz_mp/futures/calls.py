@@ -10,8 +10,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-from hmz_mp.core.jobs import Job
-from hmz_mp.core.turns import Canceller, Ran
+from hmz_mp.core.shipment import Shipment
+from hmz_mp.core.turns import Canceller
 from hmz_mp.errors import PoolClosed
 
 __all__ = ["Call", "CallTurn", "Work"]
@@ -87,15 +87,11 @@ class Call(Future[Any]):
 class CallTurn:
     """A turn whose ending goes to a call."""
 
-    __slots__ = ("_pool", "_server", "call", "item_id", "job", "ran")
+    __slots__ = ("_pool", "_server", "call", "job")
 
-    def __init__(
-        self, call: Call, server: Lander, job: Job, pool: Canceller, item_id: str | None
-    ) -> None:
+    def __init__(self, call: Call, server: Lander, job: Shipment, pool: Canceller) -> None:
         self.call = call
         self.job = job
-        self.item_id = item_id
-        self.ran: Ran | None = None
         self._server = server
         self._pool = pool
 

@@ -11,7 +11,8 @@ from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
-from hmz_mp.core.functions import is_importable, name_of
+from hmz_mp.core.functions import name_of
+from hmz_mp.core.importable import is_importable
 from hmz_mp.core.outcomes import load_packed
 from hmz_mp.core.pool import Pool
 from hmz_mp.futures.calls import Call

@@ -11,13 +11,11 @@ import logging
 import sys
 from collections import deque
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
-from hmz_mp.core.jobs import Job
-from hmz_mp.core.loop import AsyncioDriver
 from hmz_mp.core.pool import Pool
 from hmz_mp.core.shipment import Shipment
-from hmz_mp.core.turns import AsyncioTurn, Canceller
+from hmz_mp.core.turns import Canceller
 from hmz_mp.errors import InitializerFailed, PoolClosed, TurnFailed, WorkerStartFailed
 from hmz_mp.futures.calls import Call, CallTurn
 
@@ -29,22 +27,6 @@ _log = logging.getLogger("concurrent.futures")
 
 class _Killed(Exception):
     """Raised in the pool's block to end what runs."""
-
-
-class _Driver(AsyncioDriver):
-    """asyncio, where a turn is that of the call which is being submitted."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, server: Server) -> None:
-        super().__init__(loop)
-        self._server = server
-        self.call: Call | None = None
-
-    def new_turn(self, job: Job, pool: Canceller, item_id: str | None) -> AsyncioTurn:
-        """Return the turn of `call`."""
-        call, self.call = self.call, None
-        assert call is not None
-        call.turn = CallTurn(call, self._server, job, pool, item_id)
-        return cast(AsyncioTurn, call.turn)  # all that a pool does with one, a call's turn has
 
 
 class Server:
@@ -67,14 +49,15 @@ class Server:
         self._landed: deque[tuple[CallTurn, Any, BaseException | None]] = deque()
         self._delivering = False
         self._ending: Call | None = None
-        self._driver: _Driver
+        self._call: Call | None = None  # the one that is being submitted
 
     async def serve(self) -> None:
         """Run calls until `close`, and those that were taken by then."""
         try:
-            async with self._pool as pool:
-                self._driver = pool._driver = _Driver(asyncio.get_running_loop(), self)
-                self._coordinator.refused = _refused
+            async with self._pool:
+                self._loop = asyncio.get_running_loop()
+                self._coordinator.new_turn = self._new_turn
+                self._coordinator.refused = self._refused
                 self._serving = True
                 for callback in self._deferred:
                     callback()
@@ -111,7 +94,7 @@ class Server:
         """Return every call whose future has not ended, as a fork finds them."""
         coordinator = self._pool._coordinator
         pending = coordinator.pending.values() if coordinator is not None else ()
-        turns = [cast(CallTurn, job.turn) for job in pending]
+        turns: list[CallTurn] = [*pending]
         turns += [turn for turn, _, _ in self._landed]
         calls = [*self.inbox, *(turn.call for turn in turns)]
         return calls if self._ending is None else [*calls, self._ending]
@@ -133,7 +116,7 @@ class Server:
                 self._begin(call, *call.work)
             inbox.popleft()
         self.told = True
-        self._driver.call_soon(self.take)
+        self._loop.call_soon(self.take)
 
     def _begin(
         self, call: Call, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -143,13 +126,25 @@ class Server:
         # One that a worker is free for has begun: it is not to be cancelled by a shutdown.
         if len(self._coordinator.pending) < self._width and not call.begins():
             return
-        self._driver.call = call
+        self._call = call
         try:
-            pool._submit(fn, args, kwargs, pool._settings, pool._lane)
+            pool._submit(fn, args, kwargs, pool)
         except Exception as error:  # said to whoever waits, as by other executors
             self._fail(call, error)
         except BaseException as error:  # pickling runs the user's code
             self._fail(call, TurnFailed(type(error).__name__, str(error)))
+
+    def _new_turn(self, job: Shipment, pool: Canceller) -> CallTurn:
+        """Return the turn of the call that is being submitted."""
+        call, self._call = self._call, None
+        assert call is not None
+        call.turn = CallTurn(call, self, job, pool)
+        return call.turn  # all that a pool does with a turn, this one can
+
+    def _refused(self, jobs: list[Shipment]) -> list[Shipment]:
+        """Have the calls of these jobs begin; return the jobs of those that were cancelled."""
+        turns = [(job, self._coordinator.pending.get(job.id)) for job in jobs]
+        return [job for job, turn in turns if turn is not None and not turn.call.begins()]
 
     def _fail(self, call: Call, error: BaseException) -> None:
         if call.begins():
@@ -186,7 +181,7 @@ class Server:
     def _pending(self) -> list[Call]:
         while self.inbox:
             self.take()
-        return [cast(CallTurn, job.turn).call for job in self._coordinator.pending.values()]
+        return [turn.call for turn in self._coordinator.pending.values()]
 
     @property
     def _coordinator(self) -> Any:
@@ -197,7 +192,7 @@ class Server:
         self._landed.append((turn, value, error))
         if not self._delivering:
             self._delivering = True
-            self._driver.call_soon(self._deliver)
+            self._loop.call_soon(self._deliver)
 
     def _deliver(self) -> None:
         self._delivering = False
@@ -219,7 +214,7 @@ class Server:
 
     def _echo(self, turn: CallTurn) -> None:
         """Write what a call printed to where this process prints."""
-        output = turn.ran[-1] if turn.ran is not None else b""
+        output = turn.job.output
         if output and self._echoes and sys.stdout is not None:
             _quietly(sys.stdout.write, output.decode("utf-8", "replace"))
 
@@ -230,11 +225,6 @@ class Server:
             if isinstance(error, InitializerFailed):
                 _log.critical("Exception in initializer: %s", error)
             self._broken(error)
-
-
-def _refused(jobs: list[Shipment]) -> list[Shipment]:
-    """Have the calls of these jobs begin; return the jobs of those that were cancelled."""
-    return [job for job in jobs if not cast(CallTurn, job.turn).call.begins()]
 
 
 def _quietly(function: Callable[..., Any], *args: Any) -> Any:

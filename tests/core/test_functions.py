@@ -16,6 +16,7 @@ import pytest
 
 from hmz_mp import Pool
 from hmz_mp.core import functions as functions_module
+from hmz_mp.core import importable
 from hmz_mp.core.functions import (
     Function,
     FunctionTable,
@@ -25,7 +26,7 @@ from hmz_mp.core.functions import (
 )
 from hmz_mp.errors import Unpicklable
 from hmz_mp_worker import framing
-from hmz_mp_worker.payload import load
+from hmz_mp_worker.payload import Payload, load
 from tests.core import functions
 
 FACTOR = 2
@@ -106,9 +107,9 @@ def by_path(tmp_path: Path) -> Iterator[types.ModuleType]:
     spec.loader.exec_module(module)
     yield module
     del sys.modules[name]
-    functions_module._importable.pop(name, None)
-    if name.encode() in functions_module._by_value_names:
-        functions_module._by_value_names.remove(name.encode())
+    importable._importable.pop(name, None)
+    if name.encode() in importable.by_value_names:
+        importable.by_value_names.remove(name.encode())
     import cloudpickle
 
     if name in cloudpickle.list_registry_pickle_by_value():
@@ -253,12 +254,12 @@ def test_a_global_of_an_importable_module_that_a_lambda_reads(
     assert run(table.resolve(by_lambda), 5) == 15
 
 
-def test_many_functions_are_forgotten(
-    table: FunctionTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_functions_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[Function] = []
+    table = FunctionTable(lambda: used)
     monkeypatch.setattr(functions_module, "_KEPT", 10)
     made = [table.resolve(functools.partial(pow, at)) for at in range(5)]
-    made[0].users = 1
+    used.append(made[0])
     for at in range(5, 40):
         table.resolve(functools.partial(pow, at))
     assert len(table._by_content) <= 11
@@ -347,6 +348,7 @@ def test_the_argument_that_cannot_be_pickled_is_named(
 
 def test_arguments_come_back() -> None:
     packed = pack_arguments(len, (1, lambda: 7), {"a": {2}})
+    assert isinstance(packed, Payload)
     (one, seven), kwargs = load(packed.data)
     assert (one, seven(), kwargs) == (1, 7, {"a": {2}})
 

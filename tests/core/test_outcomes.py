@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hmz_mp.core.outcomes import failure_of, load_value
+from hmz_mp.core.outcomes import failure_of, unloadable
 from hmz_mp.errors import RemoteTraceback, TurnFailed, Unpicklable
 from hmz_mp_worker import payload, wire
 
@@ -30,20 +30,12 @@ def failed(error: BaseException) -> BaseException:
         return failure_of(payload.pack_failure(raised), "f")
 
 
-def test_a_value() -> None:
-    assert load_value(answer(pickle.dumps([1, 2])), [], "f") == [1, 2]
-
-
-def test_a_value_in_buffers() -> None:
-    data, buffers = payload.split(payload.dump(b"x" * 100_000))
-    got = load_value(answer(data, buffers=1), [memoryview(bytearray(one)) for one in buffers], "f")
-    assert got == b"x" * 100_000
-
-
-@pytest.mark.parametrize("code", ["1 / 0", "exit()", "(_ for _ in ()).throw(KeyboardInterrupt)"])
-def test_a_value_that_cannot_be_loaded(code: str) -> None:
-    with pytest.raises(Unpicklable, match=r"the result of f cannot be carried.*loading it raised"):
-        load_value(answer(pickle.dumps(Unloadable(code))), [], "f")
+def test_a_value_that_cannot_be_loaded() -> None:
+    reason = ZeroDivisionError("division by zero")
+    error = unloadable("f", reason)
+    assert error.__cause__ is reason
+    assert "the result of f cannot be carried" in str(error)
+    assert "loading it raised ZeroDivisionError: division by zero" in str(error)
 
 
 def test_an_exception_keeps_its_type_and_brings_its_traceback() -> None:

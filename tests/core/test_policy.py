@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import NamedTuple
 
 import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from hmz_mp.core.commands import CancelTurn, Fail, Kill, Retire, Ship, Start
 from hmz_mp.core.gates import MINUTE, Gate
 from hmz_mp.core.jobs import HOST_TURNS, Job, JobState, Kind, Lane, Timing, WorkerState
-from hmz_mp.core.policy import LOSSES, CancelTurn, Fail, Kill, Policy, Retire, Ship, Start
+from hmz_mp.core.policy import LOSSES, Policy
 from hmz_mp.errors import TurnTimeout, WorkerDied
+
+
+class Ended(NamedTuple):
+    """The end of a call, as its worker says."""
+
+    ticket: int
+    ok: bool
+    seconds: float
 
 
 class SimulatedWorker:
@@ -95,7 +105,7 @@ class World:
     def answer(self, number: int, ok: bool = True, seconds: float = 1e-5, at: int = 0) -> None:
         worker = self.workers[number]
         ticket = worker.queue.pop(at)
-        job = self.policy.answered(number, ticket, ok, seconds, self.now)
+        (job,) = self.policy.answered(number, [Ended(ticket, ok, seconds)], self.now)
         if job is not None:
             self.ended(job, "done" if ok else "failed")
 
@@ -710,7 +720,7 @@ def test_a_worker_of_the_other_kind_makes_room_when_there_is_none() -> None:
     assert jobs[0].worker is not None
     assert jobs[1].worker is not None
     first, second = jobs[0].worker.id, jobs[1].worker.id
-    policy.answered(second, jobs[1].ticket, True, 1.0, 0.0)
+    policy.answered(second, [Ended(jobs[1].ticket, True, 1.0)], 0.0)
     policy.commands.clear()
     assert policy.shrink("host")
     assert policy.commands == [Retire(second)]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from hmz_mp.core.jobs import HOST_TURNS, Job, Kind, Lane, Timing, Worker, WorkerState
-from hmz_mp.core.roster import AHEAD_SECONDS, AHEAD_TURNS, Roster
+from hmz_mp.core.roster import AHEAD_SECONDS, AHEAD_TURNS, OVERHEAD_SECONDS, Roster
 
 
 def roster(limit: int = 2, turns_per_worker: int = 0, idle_timeout: float = 10.0) -> Roster:
@@ -27,6 +27,11 @@ def job(
     made.expected = seconds or 0.0
     made.timeout = timeout
     return made
+
+
+def occupy(table: Roster, worker: Worker, job: Job) -> None:
+    worker.inflight[job.ticket] = job
+    table.occupy(worker, 1, (job.timing.seconds or 0.0) + OVERHEAD_SECONDS)
 
 
 def test_workers_are_counted_by_kind() -> None:
@@ -61,14 +66,14 @@ def test_the_one_used_last_is_found_first() -> None:
     table = roster(2)
     first, second = ready(table), ready(table)
     assert table.find(job()) is second
-    table.occupy(second, job())
+    occupy(table, second, job())
     assert table.find(job()) is first
 
 
 def test_no_work_ahead_while_a_worker_may_be_started() -> None:
     table = roster(2)
     worker = ready(table)
-    table.occupy(worker, job(1, 1e-6))
+    occupy(table, worker, job(1, 1e-6))
     assert table.find(job(2, 1e-6)) is None
 
 
@@ -78,21 +83,21 @@ def test_tiny_work_is_shipped_ahead_when_all_are_busy() -> None:
     for ticket in range(1, AHEAD_TURNS + 1):
         found = table.find(job(ticket, 1e-7))
         assert found is worker
-        table.occupy(worker, job(ticket, 1e-7))
+        occupy(table, worker, job(ticket, 1e-7))
     assert table.find(job(999, 1e-7)) is None
 
 
 @pytest.mark.parametrize(("seconds", "timeout"), [(None, None), (AHEAD_SECONDS, None), (1e-6, 0.5)])
 def test_what_is_not_shipped_ahead(seconds: float | None, timeout: float | None) -> None:
     table = roster(1)
-    table.occupy(ready(table), job(1, 1e-6))
+    occupy(table, ready(table), job(1, 1e-6))
     assert table.find(job(2, seconds, timeout=timeout)) is None
 
 
 def test_nothing_is_shipped_behind_a_worker_that_gave_work_back() -> None:
     table = roster(1)
     worker = ready(table)
-    table.occupy(worker, job(1, 1e-6))
+    occupy(table, worker, job(1, 1e-6))
     worker.stalled = True
     assert table.find(job(2, 1e-6)) is None
 
@@ -102,7 +107,7 @@ def test_a_worker_is_spent_after_its_turns() -> None:
     worker = ready(table)
     for ticket in (1, 2):
         assert table.find(job(ticket, 1e-6)) is worker
-        table.occupy(worker, job(ticket, 1e-6))
+        occupy(table, worker, job(ticket, 1e-6))
     assert table.find(job(3, 1e-6)) is None
     worker.inflight.clear()
     assert table.rest(worker, 0.0)
@@ -113,7 +118,7 @@ def test_a_host_takes_many_and_the_least_busy_is_found() -> None:
     first = ready(table, "host")
     for ticket in range(HOST_TURNS):
         assert table.find(job(ticket, kind="host")) is first
-        table.occupy(first, job(ticket, kind="host"))
+        occupy(table, first, job(ticket, kind="host"))
     assert table.find(job(999, kind="host")) is None
     second = ready(table, "host")
     assert table.find(job(999, kind="host")) is second
@@ -123,14 +128,14 @@ def test_the_last_host_takes_more_than_its_share() -> None:
     table = roster(1)
     host = ready(table, "host")
     for ticket in range(HOST_TURNS + 1):
-        table.occupy(host, job(ticket, kind="host"))
+        occupy(table, host, job(ticket, kind="host"))
     assert table.find(job(999, kind="host")) is host
 
 
 def test_a_condemned_worker_is_found_no_more_until_it_is_spared() -> None:
     table = roster(1)
     worker = ready(table)
-    table.occupy(worker, job(1, 1e-6))
+    occupy(table, worker, job(1, 1e-6))
     table.condemn(worker)
     assert table.find(job(2, 1e-6)) is None
     table.spare(worker)
@@ -144,7 +149,7 @@ def test_idle_workers_get_tired() -> None:
     assert table.tired(10.9) == []
     assert table.tired(11.0) == [early]
     assert table.tired(20.0) == [early, late]
-    table.occupy(early, job())
+    occupy(table, early, job())
     assert table.next_tired() == 15.0
 
 

@@ -94,7 +94,7 @@ async def test_arguments_are_freed_with_their_turns_end() -> None:
     async with Pool(1) as pool:
         await pool.run(len, "")
         turn: Any = pool.submit(len, bytes(MIB))
-        payload = turn._job.payload
+        payload = turn.job.payload
         assert payload.buffers
         before = sys.getrefcount(payload)
         assert await turn == MIB
@@ -106,7 +106,7 @@ async def test_a_failed_turn_holds_no_argument() -> None:
         turn: Any = pool.submit(int, b"x" * MIB)
         with pytest.raises(ValueError, match="invalid literal"):
             await turn
-        assert not turn._job.payload.buffers
+        assert turn.job.payload == b""
         assert "failed" in repr(turn)
 
 

@@ -91,12 +91,14 @@ def _until(fd: int, text: bytes) -> bytes:
 
 def test_a_program_ends_when_its_calls_have(tmp_path: Path) -> None:
     source = """
-import os, time
+import os, sys, time
 from hmz_mp.futures import ProcessExecutor
 executors = [ProcessExecutor(2) for _ in range(2)]
+def done(future):
+    sys.stdout.write("done\\n")  # whole, as two threads come here
 for executor in executors:
     for n in range(6):
-        executor.submit(time.sleep, 0.05).add_done_callback(lambda future: print("done"))
+        executor.submit(time.sleep, 0.05).add_done_callback(done)
     executor.submit(print, "printed there")
 executors[0].shutdown(wait=False)
 """

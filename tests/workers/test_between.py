@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -12,30 +11,10 @@ from hmz_mp_worker.between import Changes
 from tests.workers.raw import HOME
 
 
-@pytest.fixture
-def limit() -> Any:
-    before = sys.getrecursionlimit()
-    yield before
-    sys.setrecursionlimit(before)
-
-
 def test_nothing_changed() -> None:
     changes = Changes()
     assert not changes.any()
     assert changes.put_back() == {}
-
-
-def test_the_recursion_limit(limit: int) -> None:
-    changes = Changes()
-    sys.setrecursionlimit(limit + 7)
-    assert changes.any()
-    assert changes.put_back() == {("recursion", None): limit + 7}
-    assert sys.getrecursionlimit() == limit
-    sys.setrecursionlimit(limit + 7)
-    changes.accept()
-    assert not changes.any()
-    assert changes.put_back() == {}
-    assert sys.getrecursionlimit() == limit + 7
 
 
 def _append() -> None:
@@ -71,6 +50,40 @@ def in_a_process(source: str) -> str:
         check=True,
         timeout=20,
     ).stdout
+
+
+def test_the_recursion_limit() -> None:
+    source = """
+before = sys.getrecursionlimit()
+sys.setrecursionlimit(before + 7)
+assert changes.any()
+assert changes.put_back() == {("recursion", None): before + 7}
+assert sys.getrecursionlimit() == before
+sys.setrecursionlimit(before + 7)
+changes.accept()
+assert not changes.any()
+assert changes.put_back() == {}
+print(sys.getrecursionlimit() - before)
+"""
+    assert in_a_process(source) == "7\n"
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["os.close(2)", "os.dup2(os.open(os.devnull, os.O_RDWR), 0)", "os.closerange(1, 3)"],
+)
+def test_a_standard_descriptor_is_noted_and_left_to_others(change: str) -> None:
+    source = f"""
+to = os.dup(1)
+{change}
+os.write(to, repr((changes.any(), changes.put_back(), changes.any())).encode())
+"""
+    assert in_a_process(source) == repr((True, {("descriptors", None): None}, False))
+
+
+def test_other_descriptors_are_not_noted() -> None:
+    source = "os.close(os.dup(0)); os.closerange(3, 9); print(changes.any())"
+    assert in_a_process(source) == "False\n"
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def ends() -> Iterator[Ends]:
         page = Page(fd)
         arena = Arena(fd).open()
         yield Ends(Link(left, page, arena.outbox), page, fd, Wire(right, wire.decode_from_worker))
-        page._map.close()
+        page.close()
         arena.close()
     os.close(fd)
 
@@ -119,9 +119,9 @@ def test_a_call_that_begins_during_a_flush_stays_on_the_page(
     """The watching thread flushes while the main thread begins the next call."""
     clear = Page.clear
 
-    def clear_late(page: Page, running: int) -> None:
+    def clear_late(page: Page) -> None:
         ends.link.begin(8)
-        clear(page, running)
+        clear(page)
 
     monkeypatch.setattr(Page, "clear", clear_late)
     ends.link.answer(answer(7))

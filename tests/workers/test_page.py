@@ -59,7 +59,8 @@ def test_answers_are_kept_in_order(fd: int) -> None:
 def test_clear_forgets_answers_and_keeps_what_runs(fd: int) -> None:
     page = Page(fd)
     page.add(b"answer")
-    page.clear(9)
+    page.begin(9)
+    page.clear()
     assert read_page(fd) == PageContent(9, 0, b"")
     page.add(b"new")
     assert read_page(fd).answers == b"new"
@@ -85,7 +86,7 @@ operations = st.lists(
     st.one_of(
         st.tuples(st.just("begin"), st.integers(0, 2**64 - 1)),
         st.tuples(st.just("add"), st.binary(max_size=9000)),
-        st.tuples(st.just("clear"), st.integers(0, 2**32)),
+        st.tuples(st.just("clear"), st.just(0)),
     ),
     max_size=30,
 )
@@ -106,8 +107,8 @@ def test_a_reader_sees_what_was_done_last(fd: int, done: list[tuple[str, int | b
             running = value
             page.begin(value)
         else:
-            running, answers = value, []
-            page.clear(value)
+            answers = []
+            page.clear()
         assert read_page(fd) == PageContent(running, len(answers), b"".join(answers))
         assert running_ticket(fd) == running
 
@@ -115,8 +116,8 @@ def test_a_reader_sees_what_was_done_last(fd: int, done: list[tuple[str, int | b
 def test_an_answer_cut_short_is_not_there(fd: int) -> None:
     """Killed between an answer's bytes and the header, a worker leaves the header of before."""
     page = Page(fd)
+    page.add(b"whole")
     page.begin(5)
-    page.add(b"whole", running=5)
     os.pwrite(fd, b"half an ans", 16 + len(b"whole"))
     assert read_page(fd) == PageContent(5, 1, b"whole")
 

@@ -37,7 +37,13 @@ answers = st.builds(
 )
 functions = st.builds(wire.Function, id=numbers, data=data)
 calls = st.builds(
-    wire.Call, ticket=numbers, function=numbers, data=data, session=numbers, buffers=numbers
+    wire.Call,
+    ticket=numbers,
+    function=numbers,
+    data=data,
+    session=numbers,
+    buffers=numbers,
+    plain=booleans,
 )
 BUILT: dict[str, list[st.SearchStrategy[Any]]] = {
     "to_zygote": [
@@ -70,6 +76,13 @@ BUILT: dict[str, list[st.SearchStrategy[Any]]] = {
             initializer=data,
         ),
         st.builds(wire.Calls, functions=st.lists(functions), calls=st.lists(calls)),
+        st.builds(
+            wire.Run,
+            functions=st.lists(functions),
+            function=numbers,
+            first_ticket=numbers,
+            arguments=st.lists(data),
+        ),
         st.builds(wire.Forget, functions=st.lists(numbers), sessions=st.lists(numbers)),
         st.builds(wire.Cancel, ticket=numbers),
         st.builds(wire.Paths, sys_path=st.lists(texts), cwd=texts),
@@ -148,5 +161,7 @@ def test_defaults_of_calls_and_answers_may_be_left_out() -> None:
 
 
 def test_the_version_travels_first_in_both_hellos() -> None:
-    assert msgspec.msgpack.decode(wire.encode(wire.Boot(wire.VERSION, [], [], 0)))[1] == 1
-    assert msgspec.msgpack.decode(wire.encode(wire.Ready(wire.VERSION, 5)))[1] == 1
+    assert (
+        msgspec.msgpack.decode(wire.encode(wire.Boot(wire.VERSION, [], [], 0)))[1] == wire.VERSION
+    )
+    assert msgspec.msgpack.decode(wire.encode(wire.Ready(wire.VERSION, 5)))[1] == wire.VERSION

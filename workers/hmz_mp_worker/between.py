@@ -23,16 +23,16 @@ from typing import Any
 __all__ = ["Changes", "changes"]
 
 Key = tuple[str, Any]
+_LAST_STANDARD = 2
 
 
 class Changes:
     """What was changed since the last `put_back` or `accept`, and what was there before."""
 
-    # The whole state: what was there before, by what it is; the recursion limit and the import
-    # path that hold between calls; the functions that were replaced, by name.
+    # The whole state: what was there before, by what it is; the import path that holds between
+    # calls; the functions that were replaced, by name.
     def __init__(self) -> None:
         self.before: dict[Key, Any] = {}
-        self._limit = sys.getrecursionlimit()
         self._path = sys.path
         self._entries = list(sys.path)
         self._real: dict[str, Callable[..., Any]] = {}
@@ -44,6 +44,10 @@ class Changes:
         self._replace("putenv", self._environment_key, posix, os)
         self._replace("unsetenv", self._environment_key, posix, os)
         self._replace("umask", lambda *_: ("umask", None), posix, os)
+        self._replace("setrecursionlimit", lambda _limit: ("recursion", None), sys)
+        self._replace("close", self._descriptor_key, posix, os)
+        self._replace("dup2", lambda _fd, fd2, *_: self._descriptor_key(fd2), posix, os)
+        self._replace("closerange", self._descriptor_key, posix, os)
         # signal.signal() and pthread_sigmask() look these up each time they are called.
         self._replace("signal", lambda number, *_: ("signal", int(number)), _signal)
         self._replace("pthread_sigmask", self._mask_key, _signal)
@@ -78,6 +82,10 @@ class Changes:
         return "environment", os.fsencode(name)
 
     @staticmethod
+    def _descriptor_key(fd: int, _above: int = 0) -> Key | None:
+        return ("descriptors", None) if fd <= _LAST_STANDARD else None  # `stdio` puts them back
+
+    @staticmethod
     def _mask_key(_how: Any, _mask: Any) -> Key | None:
         # Each thread has a mask of its own; a call's further threads go with them.
         return ("mask", None) if threading.current_thread() is threading.main_thread() else None
@@ -90,26 +98,18 @@ class Changes:
 
     def any(self) -> bool:
         """Whether anything is not as it was."""
-        return bool(
-            self.before
-            or sys.path != self._entries
-            or sys.getrecursionlimit() != self._limit
-            or sys.path is not self._path
-        )
+        path = sys.path
+        return bool(self.before) or path is not self._path or path != self._entries
 
     def accept(self) -> None:
         """Take what is there now as what holds between calls."""
         self.before.clear()
-        self._limit = sys.getrecursionlimit()
         self._path = sys.path
         self._entries = list(sys.path)
 
     def put_back(self) -> dict[Key, Any]:
         """Make everything as it was; return what it was changed to."""
         changed: dict[Key, Any] = {}
-        if sys.getrecursionlimit() != self._limit:
-            changed["recursion", None] = sys.getrecursionlimit()
-            sys.setrecursionlimit(self._limit)
         if sys.path is not self._path or sys.path != self._entries:
             changed["path", None] = list(sys.path)
             sys.path = self._path
@@ -127,12 +127,16 @@ class Changes:
         """Make things as `put_back` found them; the next `put_back` undoes it."""
         for key, value in changed.items():
             with contextlib.suppress(Exception):
-                if key[0] not in ("recursion", "path"):
+                if key[0] != "path":
                     self.before[key] = self._now(key)
                 self._set(key, value)
 
     def _now(self, key: Key) -> Any:
         what, which = key
+        if what == "descriptors":
+            return None
+        if what == "recursion":
+            return sys.getrecursionlimit()
         if what == "directory":
             return os.getcwd()  # noqa: PTH109  # restored by the same spelling
         if what == "environment":
@@ -166,8 +170,8 @@ class Changes:
         elif what == "locale":
             self._real["setlocale"](_locale.LC_ALL, value)
         elif what == "recursion":
-            sys.setrecursionlimit(value)
-        else:
+            self._real["setrecursionlimit"](value)
+        elif what == "path":
             sys.path[:] = value
 
     def _set_variable(self, name: bytes, value: bytes | None) -> None:

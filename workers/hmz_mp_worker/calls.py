@@ -13,6 +13,8 @@ import sys
 import threading
 import time
 from collections import deque
+from itertools import count, repeat
+from pickle import loads
 from time import monotonic
 from typing import Any
 
@@ -27,8 +29,10 @@ __all__ = ["CallWorker"]
 
 _LOOK_EVERY = 0.01  # seconds between looks at first; they get rarer while the same call runs
 _LOOK_RARELY = 0.05
-_NONE: list[Buffer] = []
-_Queued = tuple[wire.Call, list[Buffer]]
+_SHORT = 1e-5  # seconds; after a call that ran no longer, fewer system calls look for its traces
+_NOTHING: dict[str, Any] = {}
+# A ticket, its call, and a plain one's arguments or the buffers of another.
+_Queued = tuple[int, wire.Call, bytes | list[Buffer]]
 
 
 class CallWorker:
@@ -60,39 +64,43 @@ class CallWorker:
                 while later:
                     self._take(later.popleft(), [])
                 try:  # not `while queue`: the watching thread may empty it in between
-                    call, buffers = queue.popleft()
+                    ticket, call, data = queue.popleft()
                 except IndexError:
                     break
-                self._run(call, buffers)
+                self._run(ticket, call, data)
             self._link.flush()
             if self._retiring or not self._receive():
                 return
 
-    def _run(self, call: wire.Call, buffers: list[Buffer]) -> None:
-        link, ticket = self._link, call.ticket
-        self._ticket = ticket
-        turn = self._turn
-        turn.ticket, turn.session = ticket, call.session
-        state.process.turn = turn
+    def _run(self, ticket: int, call: wire.Call, data: bytes | list[Buffer]) -> None:
+        turn, process, link = self._turn, state.process, self._link
+        self._ticket = turn.ticket = ticket
+        turn.session = call.session
+        process.turn = turn
         link.begin(ticket)
         began = monotonic()
         try:
-            function, args, kwargs = self._functions.resolve(call, buffers)
+            if isinstance(data, bytes):
+                function, args, kwargs = self._functions.get(call.function), loads(data), _NOTHING
+            else:
+                function, args, kwargs = self._functions.resolve(call, data)
             if call.keep:
                 changes.bring(self._kept.get(call.session, {}))
             value = function(*args, **kwargs)
         except BaseException as error:  # any exception is the call's ending, SystemExit too
-            if state.process.forked:
+            if process.forked:
                 running.leave_fork(error)
             output = self._put_back(call)
             link.answer(running.pack_error(ticket, error, began, output, sys._getframe()))
         else:
-            if state.process.forked:
+            if process.forked:
                 running.leave_fork(None)
-            answer, parts = running.pack_answer(ticket, value, began, self._put_back(call))
-            link.answer(answer, parts)
+            seconds = monotonic() - began
+            quiet = seconds < _SHORT and not changes.any() and self._output.is_untouched()
+            output = b"" if quiet else self._put_back(call)
+            link.answer(*running.pack_answer(ticket, value, began, seconds, output))
         self._ticket = 0
-        state.process.turn = None
+        process.turn = None
 
     def _put_back(self, call: wire.Call) -> bytes:
         """Make the process as it was before a call; return what the call printed."""
@@ -113,16 +121,16 @@ class CallWorker:
     def _read(self) -> bool:
         taken = False
         while not taken:
-            count = self._sock.recv_into(self._reader.target())
-            if not count:
+            got = self._sock.recv_into(self._reader.target())
+            if not got:
                 return False
-            for body, buffers in self._reader.received(count):
+            for body, buffers in self._reader.received(got):
                 self._take(wire.decode_to_worker(body), buffers)
                 taken = True
         return True
 
     def _take(self, message: wire.ToWorker, buffers: list[Buffer]) -> None:
-        if isinstance(message, wire.Calls):
+        if isinstance(message, (wire.Run, wire.Calls)):
             self._take_calls(message, buffers)
         elif isinstance(message, wire.Forget):
             self._functions.forget(message.functions)
@@ -134,13 +142,18 @@ class CallWorker:
         elif isinstance(message, wire.Retire):
             self._retiring = True
 
-    def _take_calls(self, message: wire.Calls, buffers: list[Buffer]) -> None:
+    def _take_calls(self, message: wire.Run | wire.Calls, buffers: list[Buffer]) -> None:
         for function in message.functions:
             self._functions.add(function)
-        at = 0
-        for call in message.calls:
-            self._queue.append((call, buffers[at : at + call.buffers] if buffers else _NONE))
-            at += call.buffers
+        if isinstance(message, wire.Run):
+            call = wire.Call(0, message.function, b"", plain=True)
+            self._queue.extend(zip(count(message.first_ticket), repeat(call), message.arguments))
+        else:
+            at = 0
+            for call in message.calls:
+                data = call.data if call.plain else buffers[at : at + call.buffers]
+                self._queue.append((call.ticket, call, data))
+                at += call.buffers
         if self._watch is None:
             self._watch = _Watch(self)
         self._watch.wake()
@@ -164,10 +177,10 @@ class CallWorker:
             return
         try:
             # At the connection's end there is nothing to do here: the main thread finds it too.
-            while count := self._sock.recv_into(self._reader.target(), 0, socket.MSG_DONTWAIT):
-                for body, buffers in self._reader.received(count):
+            while got := self._sock.recv_into(self._reader.target(), 0, socket.MSG_DONTWAIT):
+                for body, buffers in self._reader.received(got):
                     message = wire.decode_to_worker(body)
-                    if isinstance(message, wire.Calls):
+                    if isinstance(message, (wire.Run, wire.Calls)):
                         self._take_calls(message, buffers)
                     else:  # a working directory, say, does not change under a running call
                         self._later.append(message)
@@ -180,11 +193,11 @@ class CallWorker:
         tickets: list[int] = []
         while True:
             try:  # pop from the end while the main thread pops from the start: each call goes once
-                call, _ = self._queue.pop()
+                ticket, call, _ = self._queue.pop()
             except IndexError:
                 return tickets[::-1]
             self._functions.give_back(call)
-            tickets.append(call.ticket)
+            tickets.append(ticket)
 
     def idle(self) -> bool:
         """Whether nothing waits and nothing runs."""

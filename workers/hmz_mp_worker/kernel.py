@@ -6,13 +6,13 @@ connections and process groups carry the guarantee alone.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
 import signal
 import sys
 import time
 from collections.abc import Iterable
-from typing import Any
 
 __all__ = [
     "MARK",
@@ -43,9 +43,7 @@ MARK = "HMZ_MP_PROGRAM"
 
 
 @functools.cache  # looked up in the zygote, and not by each worker, whose memory it would take
-def _library() -> Any:
-    import ctypes  # a slow import, that a coordinator rarely needs
-
+def _library() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
@@ -176,8 +174,6 @@ def end_descendants(groups: Iterable[int] = ()) -> None:
 def punch_hole(fd: int, start: int, length: int) -> None:
     """Give back the memory (or disk) of a range of a file, whose length stays."""
     if _LINUX and length > 0:
-        import ctypes
-
         fallocate = _library().fallocate
         fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long]
         fallocate(fd, _PUNCH_HOLE, start, length)

@@ -21,31 +21,25 @@ from hmz_mp_worker.page import Page
 
 __all__ = ["Link"]
 
-_FLUSH_AFTER = 0.001  # seconds that an answer waits at most while short calls follow it
+_FLUSH_AFTER = 0.0005  # seconds that an answer waits at most while short calls follow it
 
 
 class Link:
     """Sends what one worker has to say. Any thread of the worker may use it."""
 
-    __slots__ = ("_last", "_lock", "_outbox", "_page", "_running", "_sock")
+    __slots__ = ("_last", "_lock", "_outbox", "_page", "_sock", "begin")
 
     def __init__(self, sock: socket.socket, page: Page, outbox: Region) -> None:
         self._sock = sock
         self._page = page
         self._outbox = outbox
         self._lock = threading.RLock()
-        self._running = 0
         self._last = 0.0
-
-    def begin(self, ticket: int) -> None:
-        """Note that a call begins (0: that none runs, or that many do)."""
-        self._running = ticket
-        self._page.begin(ticket)
+        self.begin = page.begin  # to be told of each call that begins
 
     def answer(self, answer: wire.Answer, buffers: Sequence[Buffer] = ()) -> None:
         """Send a call's answer, or keep it to be sent with the next ones."""
         with self._lock:
-            self._running = 0
             if not buffers and self._page.add(wire.encode_answer(answer)):
                 if answer.began + answer.seconds - self._last > _FLUSH_AFTER:
                     self.flush()
@@ -64,10 +58,7 @@ class Link:
             if page.count:
                 body = wire.answers_prefix(page.count) + page.content()
                 send_all(self._sock, frame_parts(body))
-                running = self._running
-                page.clear(running)
-                if self._running != running:  # the next call began in between, in the main thread
-                    page.begin(self._running)
+                page.clear()
 
     def say(self, ticket: int, kind: str, data: bytes) -> None:
         """Send what a running turn says, after the answers that came before it."""

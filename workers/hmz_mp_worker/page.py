@@ -15,7 +15,10 @@ from typing import NamedTuple
 
 __all__ = ["Page", "PageContent", "anonymous_file", "read_page", "running_ticket"]
 
-_HEADER = struct.Struct("<QII")  # ticket of the running call, count and length of the answers
+# The running call's ticket; the length of the answers, shifted, and their count. Each is written
+# at once, so that whenever the worker ends the answers that count are whole.
+_HEADER = struct.Struct("=QQ")
+_SHIFT = 32
 SIZE = 1 << 16
 
 
@@ -48,46 +51,55 @@ def read_page(fd: int) -> PageContent:
     head = os.pread(fd, _HEADER.size, 0)
     if len(head) < _HEADER.size:
         return PageContent(0, 0, b"")
-    running, count, length = _HEADER.unpack(head)
+    running, answers = _HEADER.unpack(head)
+    count, length = answers & (1 << _SHIFT) - 1, answers >> _SHIFT
     return PageContent(running, count, os.pread(fd, length, _HEADER.size))
 
 
 class Page:
     """The worker's side of its page."""
 
-    __slots__ = ("_map", "_room", "count", "length")
+    __slots__ = ("_header", "_map", "_room", "count", "length")
 
     def __init__(self, fd: int) -> None:
         os.ftruncate(fd, SIZE)
         self._map = mmap.mmap(fd, SIZE)
+        self._header = memoryview(self._map)[: _HEADER.size].cast("Q")
         self._room = SIZE - _HEADER.size
         self.count = 0
         self.length = 0
 
     def begin(self, ticket: int) -> None:
         """Note that a call begins (0: that none runs)."""
-        _HEADER.pack_into(self._map, 0, ticket, self.count, self.length)
+        self._header[0] = ticket
 
-    def add(self, answer: bytes, running: int = 0) -> bool:
-        """Keep an encoded answer; return False when there is no room for it.
+    def add(self, answer: bytes) -> bool:
+        """Keep an encoded answer, of the call that ran; return False when there is no room for it.
 
-        The answer counts only from the header's change on, so one cut short is never read.
+        It counts from the header's change on. Who reads the page takes answers before blame, so
+        a call that is still said to run by then is not blamed.
         """
-        length = len(answer)
         at = self.length
-        if at + length > self._room:
+        end = at + len(answer)
+        if end > self._room:
             return False
-        self._map[_HEADER.size + at : _HEADER.size + at + length] = answer
+        self._map[_HEADER.size + at : _HEADER.size + end] = answer
         self.count += 1
-        self.length = at + length
-        _HEADER.pack_into(self._map, 0, running, self.count, self.length)
+        self.length = end
+        self._header[1] = end << _SHIFT | self.count
+        self._header[0] = 0
         return True
 
     def content(self) -> bytes:
         """Return the encoded answers kept."""
         return self._map[_HEADER.size : _HEADER.size + self.length]
 
-    def clear(self, running: int) -> None:
+    def clear(self) -> None:
         """Forget the answers, once they are sent."""
         self.count = self.length = 0
-        _HEADER.pack_into(self._map, 0, running, 0, 0)
+        self._header[1] = 0
+
+    def close(self) -> None:
+        """Let the mapping go; the page itself stays with whoever has its descriptor."""
+        self._header.release()
+        self._map.close()

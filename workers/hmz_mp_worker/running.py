@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from pickle import dumps
 from time import monotonic
 from types import FrameType
 from typing import Any, NoReturn
@@ -28,6 +29,9 @@ __all__ = [
     "pack_error",
     "set_up",
 ]
+
+
+_WITHOUT_BUFFERS = payload.PLAIN - {bytes}
 
 
 class Unloadable(Exception):
@@ -68,10 +72,15 @@ class Functions:
             value = self._arguments(call, buffers)
         except BaseException as error:  # loading runs the user's code
             raise Unloadable("the arguments of") from error
+        if call.plain:
+            return self.get(call.function), value, {}
         if not call.function:
             return value  # type: ignore[no-any-return]  # the coordinator packs three
-        function = self._loaded.get(call.function) or self._load(call.function)
-        return function, value[0], value[1]
+        return self.get(call.function), value[0], value[1]
+
+    def get(self, function_id: int) -> Any:
+        """Return a function. Raises `Unloadable`."""
+        return self._loaded.get(function_id) or self._load(function_id)
 
     def _arguments(self, call: wire.Call, buffers: Sequence[Buffer]) -> Any:
         if call.shared is None:
@@ -143,10 +152,13 @@ def failure_of(error: BaseException) -> wire.Failure:
 
 
 def pack_answer(
-    ticket: int, value: Any, began: float, output: bytes
+    ticket: int, value: Any, began: float, seconds: float, output: bytes
 ) -> tuple[wire.Answer, tuple[Buffer, ...]]:
     """Return a call's answer, which is a failure when its value cannot be pickled."""
-    seconds = monotonic() - began
+    if type(value) in _WITHOUT_BUFFERS:
+        data = dumps(value, 5)
+        if len(data) <= payload.INLINE_CEILING:
+            return wire.Answer(ticket, True, data, began, seconds, output), ()
     try:
         dumped = payload.dump_back(value)
         prove(dumped)

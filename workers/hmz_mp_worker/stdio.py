@@ -35,6 +35,7 @@ def output_file(fd: int) -> int:
 def redirect(output: int) -> None:
     """Make 0 read nothing, and 1 and 2 (and ``sys.stdout``, ``sys.stderr``) write to ``output``."""
     _open_null()
+    _open_stdin()
     os.dup2(output, 1)
     os.dup2(output, 2)
     for name in _STREAMS:
@@ -48,22 +49,45 @@ def _open_null() -> None:
         os.close(null)
 
 
+class _Raw(io.FileIO):
+    """A standard stream's file, whose closing is noted, and whose descriptor stays open."""
+
+    closings = 0
+
+    def close(self) -> None:
+        if not self.closed:
+            _Raw.closings += 1
+        super().close()
+
+
 def _open_stream(name: str) -> None:
+    # As of `python -u`: what is printed is written at once, so nothing is to be flushed.
     stream = io.TextIOWrapper(
-        open(_STREAMS[name], "wb", closefd=False),  # noqa: SIM115  # kept for good
+        _Raw(_STREAMS[name], "wb", closefd=False),
         encoding="utf-8",
         errors="backslashreplace",
         line_buffering=True,
+        write_through=True,
     )
+    _set(name, stream)
+
+
+def _set(name: str, stream: io.TextIOWrapper) -> None:
     setattr(sys, name, stream)
     setattr(sys, f"__{name}__", stream)
+
+
+def _open_stdin() -> None:
+    raw = io.BufferedReader(_Raw(0, "rb", closefd=False))
+    _set("stdin", io.TextIOWrapper(raw, encoding="utf-8"))
 
 
 class Output:
     """What the running call has printed, and where the next one's goes."""
 
-    # The whole state: the file, and the streams that hold between calls.
-    __slots__ = ("_fd", "_streams")
+    # The whole state: the file; the streams that hold between calls, and how often such a one
+    # was closed by then.
+    __slots__ = ("_closings", "_fd", "_streams")
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -73,25 +97,38 @@ class Output:
     def accept(self) -> None:
         """Take the streams that are there now as those that hold between calls."""
         self._streams = (sys.stdin, sys.stdout, sys.stderr)
+        self._closings = _Raw.closings
+
+    def is_untouched(self) -> bool:
+        """Whether nothing was printed and the streams are the same, as far as costs little to see.
+
+        A descriptor that C code alone has closed or replaced is seen only if it is 1.
+        """
+        stdin, stdout, stderr = self._streams
+        try:
+            return (
+                sys.stdout is stdout
+                and sys.stderr is stderr
+                and sys.stdin is stdin
+                and _Raw.closings == self._closings
+                and lseek(1, 0, SEEK_END) == _BEGIN
+            )
+        except (AttributeError, OSError):  # whatever the call has made of them, `take` undoes it
+            return False
 
     def take(self) -> bytes:
         """Return what was printed since the last call of this, at most `OUTPUT_CEILING`'s end.
 
         What the call did to its streams and descriptors is undone.
         """
-        stdin, stdout, stderr = self._streams
         try:
-            if sys.stdin is stdin and sys.stdout is stdout and sys.stderr is stderr:
-                stdout.flush()
-                stderr.flush()
-                if (
-                    lseek(1, 0, SEEK_END) == _BEGIN
-                    and lseek(2, 0, SEEK_END) == _BEGIN
-                    and not lseek(0, 0, SEEK_CUR)
-                    and not stdin.closed
-                ):
-                    return b""
-        except Exception:  # noqa: S110  # whatever the call has made of them, it is undone now
+            if (
+                self.is_untouched()
+                and lseek(2, 0, SEEK_END) == _BEGIN
+                and not lseek(0, 0, SEEK_CUR)
+            ):
+                return b""
+        except OSError:  # it is closed
             pass
         return self._take()
 
@@ -125,7 +162,7 @@ class Output:
             if getattr(sys, name).closed:
                 _open_stream(name)
         if sys.stdin.closed:
-            sys.stdin = open(0, closefd=False)  # noqa: SIM115  # kept for good
+            _open_stdin()
         self.accept()
 
     def trim(self) -> None:

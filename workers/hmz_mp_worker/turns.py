@@ -161,7 +161,9 @@ class HostWorker:
         else:
             if state.process.forked:
                 running.leave_fork(None)
-            answer, parts = running.pack_answer(ticket, value, began, self._take_printed(ticket))
+            answer, parts = running.pack_answer(
+                ticket, value, began, monotonic() - began, self._take_printed(ticket)
+            )
             self._link.answer(answer, parts)
         self._flush_soon()
 

@@ -34,6 +34,7 @@ __all__ = [
     "Preload",
     "Ready",
     "Retire",
+    "Run",
     "Said",
     "StartFailed",
     "Tell",
@@ -48,7 +49,7 @@ __all__ = [
     "encode_answer",
 ]
 
-VERSION = 1
+VERSION = 2
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, tag_field="t"):
@@ -131,19 +132,20 @@ class Missed(Message, frozen=True, tag=5):
 # Coordinator to worker.
 
 
-class Function(msgspec.Struct, frozen=True, array_like=True):
+class Function(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A function's pickle under the id by which calls name it."""
 
     id: int
     data: bytes
 
 
-class Call(msgspec.Struct, frozen=True, array_like=True):
+class Call(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One call. ``data`` is the pickle of its arguments.
 
     Empty ``data`` with ``buffers`` means that the frame's next buffer is the pickle; the rest of
     its ``buffers`` are the pickle's out-of-band buffers. ``shared`` says where the same lie when
-    they are in the shared `arena` instead.
+    they are in the shared `arena` instead. A ``plain`` one's pickle holds the positional
+    arguments alone.
     ``function`` 0 means that the pickle holds the function too. With ``keep`` what
     the call changes of its process (`between`) is there again in the session's next one.
     """
@@ -155,6 +157,7 @@ class Call(msgspec.Struct, frozen=True, array_like=True):
     buffers: int = 0
     shared: list[int] | None = None
     keep: bool = False
+    plain: bool = False
 
 
 class Welcome(Message, frozen=True, tag=1):
@@ -174,6 +177,18 @@ class Calls(Message, frozen=True, tag=2):
 
     functions: list[Function]
     calls: list[Call]
+
+
+class Run(Message, frozen=True, tag=8):
+    """Plain calls of one function, of tickets that follow each other, in this order.
+
+    What most calls are, in a form that costs least; each has the pickle of its arguments.
+    """
+
+    functions: list[Function]
+    function: int
+    first_ticket: int
+    arguments: list[bytes]
 
 
 class Forget(Message, frozen=True, tag=3):
@@ -210,7 +225,7 @@ class Tell(Message, frozen=True, tag=7):
 # Worker to coordinator.
 
 
-class Answer(msgspec.Struct, frozen=True, array_like=True):
+class Answer(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The end of one call: ``data`` is its value's pickle, or an encoded `Failure`.
 
     ``began`` is the monotonic clock's, ``seconds`` the run time, ``output`` what it printed.
@@ -277,7 +292,7 @@ class StartFailed(Message, frozen=True, tag=5):
 
 ToZygote = Boot | Fork | Kill | Preload
 FromZygote = Booted | BootFailed | Forked | Exited | Missed
-ToWorker = Welcome | Calls | Forget | Cancel | Paths | Retire | Tell
+ToWorker = Welcome | Calls | Run | Forget | Cancel | Paths | Retire | Tell
 FromWorker = Ready | Answers | GaveBack | Said | StartFailed
 
 _encoder = msgspec.msgpack.Encoder()
