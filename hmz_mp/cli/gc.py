@@ -23,9 +23,9 @@ __all__ = ["gc_command"]
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per run and line.")
 def gc_command(dry_run: bool, as_json: bool) -> int:
-    """Remove the git worktrees that runs started in this directory have left: those that were
-    killed, since a run removes its own. Runs that go on are let alone. Patches stay in the
-    ledger; where some were not applied, it is said.
+    """Remove the git worktrees that runs in this repository have left: those that were killed,
+    since a run removes its own. Runs that go on are let alone. Patches stay in the ledger; where
+    some were not applied, it is said.
 
     With --json every run is one object: run_id, status ("removed", "left", "in use" or "failed"),
     worktrees (how many), not_applied (item ids), problems.
@@ -39,7 +39,7 @@ def gc_command(dry_run: bool, as_json: bool) -> int:
     """
     found = list(clear_left_behind(Path.cwd(), pretend=dry_run))
     for one in found:
-        item_ids = [] if one.is_alive else _not_applied(one.name)
+        item_ids = [] if one.is_alive else _not_applied(one)
         if as_json:
             click.echo(json.dumps(_object(one, item_ids, dry_run)))
         else:
@@ -50,8 +50,8 @@ def gc_command(dry_run: bool, as_json: bool) -> int:
     return int(any(one.problems for one in found))
 
 
-def _not_applied(run_id: str) -> list[str]:
-    directory = runs_directory(Path.cwd()) / run_id
+def _not_applied(one: Cleared) -> list[str]:
+    directory = runs_directory(one.start) / one.name
     if not (directory / DATABASE).is_file():
         return []
     try:
@@ -87,5 +87,8 @@ def _lines(one: Cleared, not_applied: int, dry_run: bool) -> list[str]:
     lines += [f"  {printable(problem)}" for problem in one.problems]
     if not_applied:
         plural = "" if not_applied == 1 else "es"
-        lines.append(f"  {not_applied:,} patch{plural} of it not applied yet: hmz-mp apply {name}")
+        where = "" if one.start == Path.cwd() else f", in {printable(str(one.start))}"
+        lines.append(
+            f"  {not_applied:,} patch{plural} of it not applied yet: hmz-mp apply {name}{where}"
+        )
     return lines

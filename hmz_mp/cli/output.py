@@ -88,20 +88,23 @@ class HeldRows:
 
     def __init__(self, writer: AnswerWriter) -> None:
         self._writer = writer
-        self._held: list[tuple[int, dict[str, object]]] = []
+        self._held: list[tuple[int, bool, dict[str, object]]] = []
 
     def add(self, record: TurnRecord) -> None:
         """Take a record's ending."""
         if self._writer.style == "json" and (record.patch or self._held):
-            self._held.append((record.number, row(record)))
+            self._held.append((record.number, bool(record.patch), row(record)))
         else:
             self._writer.add(record)
 
     def release(self, patches: Application) -> None:
         """Write what was kept back."""
         problems = {refused.number: refused.problem for refused in patches.refused}
-        for number, values in self._held:
-            self._writer.add_line(_line(reviewed(values, problems.get(number))))
+        # Without a list of them, it is a problem of all.
+        of_all = patches.problem if not problems else None
+        for number, has_patch, values in self._held:
+            problem = problems.get(number, of_all if has_patch else None)
+            self._writer.add_line(_line(reviewed(values, problem)))
         self._held.clear()
 
 

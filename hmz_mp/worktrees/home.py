@@ -10,9 +10,9 @@ import fcntl
 import os
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hmz_mp.worktrees.owning import Ownership, owned_names, worktrees_directory
 from hmz_mp_worker.git import Git, GitFailed
@@ -65,7 +65,7 @@ def _own(directory: Path, name: str) -> Ownership:
 
 @dataclass(frozen=True, slots=True)
 class Cleared:
-    """What `clear_left_behind` did about one run.
+    """What `clear_left_behind` did about one run, which was started in ``start``.
 
     ``is_alive`` for a run that goes on, and keeps what it has.
     """
@@ -74,33 +74,58 @@ class Cleared:
     worktrees: int = 0
     is_alive: bool = False
     problems: tuple[str, ...] = ()
+    start: Path = field(default=Path(), compare=False)
 
 
 def clear_left_behind(start: Path, *, pretend: bool = False) -> Iterator[Cleared]:
-    """Remove what runs that were started in ``start`` have left; those that go on are let alone.
+    """Remove what runs have left; those that go on are let alone.
 
-    With ``pretend`` nothing is removed, and only said.
+    They are those that were started in ``start``, and those with worktrees of the repository
+    around it. With ``pretend`` nothing is removed, and only said.
     """
-    directory = worktrees_directory(start.resolve())
-    for name in owned_names(directory):
-        try:
-            ownership = Ownership(directory, name)
-        except FileNotFoundError:
-            continue
-        except BlockingIOError:
-            yield Cleared(name, is_alive=True)
-            continue
-        with ownership:
-            count = len(list(_directories(ownership.home)))
-            if pretend:
-                yield Cleared(name, count)
-            elif not _workers_have_ended(ownership.home):
-                yield Cleared(name, is_alive=True)
-            else:
-                problems = _clear(ownership)
-                if not problems:
-                    ownership.end()
-                yield Cleared(name, count, problems=tuple(problems))
+    here = worktrees_directory(start.resolve())
+    places = {(here, name): None for name in owned_names(here)}
+    git = _git_around(start)
+    if git is not None:
+        places |= {(one.directory.parent.parent, one.directory.parent.name): None
+                   for one in _worktrees_of_runs(git)}  # fmt: skip
+    for directory, name in places:
+        cleared = _clear_one(directory, name, git, pretend=pretend)
+        if cleared is not None:
+            yield replace(cleared, start=directory.parent.parent)
+
+
+def _git_around(start: Path) -> Git | None:
+    git = Git(str(start.absolute()))
+    try:
+        git.run("rev-parse", "--git-dir")
+    except (GitFailed, OSError):
+        return None
+    return git
+
+
+def _clear_one(directory: Path, name: str, git: Git | None, *, pretend: bool) -> Cleared | None:
+    if not directory.is_dir():  # somebody has removed it, and git still knows of worktrees
+        home = directory / name
+        count = len(list(_known_to_git(git, home, name))) if git is not None else 0
+        problems = _remove_worktrees(git, home, name) if git is not None and not pretend else []
+        return Cleared(name, count, problems=tuple(problems))
+    try:
+        ownership = Ownership(directory, name)
+    except FileNotFoundError:
+        return None
+    except BlockingIOError:
+        return Cleared(name, is_alive=True)
+    with ownership:
+        count = len(list(_directories(ownership.home)))
+        if pretend:
+            return Cleared(name, count)
+        if not _workers_have_ended(ownership.home):
+            return Cleared(name, is_alive=True)
+        problems = _clear(ownership, git)
+        if not problems:
+            ownership.end()
+        return Cleared(name, count, problems=tuple(problems))
 
 
 def _workers_have_ended(home: Path) -> bool:
@@ -132,12 +157,13 @@ def _directories(home: Path) -> Iterator[Path]:
         yield from (one for one in home.iterdir() if (one / ".git").is_file())
 
 
-def _clear(ownership: Ownership) -> list[str]:
+def _clear(ownership: Ownership, git: Git | None = None) -> list[str]:
     about, home = ownership.about, ownership.home
     problems = []
     if "git_dir" in about and Path(about["git_dir"]).is_dir():
         git = Git(about["top"], git_dir=about["git_dir"])
-        problems += _remove_worktrees(git, home, str(about.get("run", ownership.home.name)))
+    if git is not None:
+        problems += _remove_worktrees(git, home, ownership.home.name)
     try:
         remove_tree(str(home))
     except OSError as error:
@@ -147,37 +173,45 @@ def _clear(ownership: Ownership) -> list[str]:
 
 def _remove_worktrees(git: Git, home: Path, name: str) -> list[str]:
     problems = []
-    for directory, admin in _known_to_git(git, home, name):
+    for one in _known_to_git(git, home, name):
         try:
-            if directory is None:
-                remove_tree(str(admin))
-            else:
-                remove(git, str(directory), str(admin))
+            remove(git, str(one.directory), str(one.admin))
         except (OSError, GitFailed) as error:
-            problems.append(f"{str(directory or admin)!r} could not be removed: {error}")
+            problems.append(f"{str(one.directory)!r} could not be removed: {error}")
     return problems
 
 
-def _known_to_git(git: Git, home: Path, name: str) -> Iterator[tuple[Path | None, Path]]:
-    """Yield the worktrees below ``home``, and what the repository keeps of each.
+class _Known(NamedTuple):
+    """A worktree, and where the repository keeps what it knows of it."""
 
-    There is no directory for one whose making was cut short before it had any.
-    """
-    try:
-        admins = list(Path(git.common, "worktrees").iterdir())
-    except OSError:
-        return
-    for admin in admins:
+    directory: Path
+    admin: Path
+
+
+def _known_to_git(git: Git, home: Path, name: str) -> list[_Known]:
+    """Return the worktrees below ``home``; what was begun and got no directory is removed."""
+    for admin in _admins(git):
         with suppress(OSError):
-            link = admin / "gitdir"
-            if not link.exists():
-                if os.fsdecode((admin / "locked").read_bytes()).strip() == _reason(name):
-                    yield None, admin
-                continue
-            directory = Path(admin, os.fsdecode(link.read_bytes()).rstrip("\n")).parent
-            if home in Path(os.path.normpath(directory)).parents:
-                yield directory, admin
+            locked = os.fsdecode((admin / "locked").read_bytes()).strip()
+            if locked == f"hmz-mp: {name}" and not (admin / "gitdir").exists():
+                remove_tree(str(admin))
+    return [one for one in _worktrees_of_runs(git) if one.directory.parent == home]
 
 
-def _reason(name: str) -> str:
-    return f"hmz-mp: {name}"
+def _worktrees_of_runs(git: Git) -> list[_Known]:
+    """Return the worktrees of the repository that runs have made, also those that are gone."""
+    found = []
+    for admin in _admins(git):
+        with suppress(OSError):
+            link = os.fsdecode((admin / "gitdir").read_bytes()).rstrip("\n")
+            directory = Path(os.path.normpath(admin / link)).parent
+            if directory.parts[-4:-2] == (".hmz-mp", "worktrees"):
+                found.append(_Known(directory, admin))
+    return found
+
+
+def _admins(git: Git) -> list[Path]:
+    try:
+        return sorted(Path(git.common, "worktrees").iterdir())
+    except OSError:
+        return []

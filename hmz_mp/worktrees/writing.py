@@ -155,7 +155,7 @@ def _keep_mode(ready: bytes, mode: int, *, same: bool) -> None:
 def _link(place: bytes, saved: bytes) -> None:
     try:
         os.link(place, saved, follow_symlinks=False)
-    except OSError:  # another file system, or one without links
+    except (OSError, NotImplementedError):  # another file system, or one without links
         shutil.copy2(place, saved, follow_symlinks=False)
 
 
@@ -165,7 +165,7 @@ def _create(ready: bytes, place: bytes) -> None:
         os.link(ready, place, follow_symlinks=False)
     except FileExistsError:
         raise FileMoved(place) from None
-    except OSError:  # another file system, or one without links
+    except (OSError, NotImplementedError):  # as above
         if os.path.lexists(place):
             raise FileMoved(place) from None
         _move(ready, place)

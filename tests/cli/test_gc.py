@@ -23,7 +23,7 @@ def found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Cleared]:
         return found
 
     monkeypatch.setattr(gc, "clear_left_behind", clear)
-    monkeypatch.setattr(gc, "_not_applied", lambda run_id: ["a", "b"] if run_id == "two" else [])
+    monkeypatch.setattr(gc, "_not_applied", lambda one: ["a", "b"] if one.name == "two" else [])
     return found
 
 
@@ -35,7 +35,11 @@ def test_nothing(found: list[Cleared]) -> None:
 
 
 def test_what_was_removed_and_what_is_in_use(found: list[Cleared]) -> None:
-    found += [Cleared("one\x1b", 1), Cleared("two", 3), Cleared("three", is_alive=True)]
+    found += [
+        Cleared("one\x1b", 1),
+        Cleared("two", 3, start=Path.cwd()),
+        Cleared("three", is_alive=True),
+    ]
     done = hmz_mp("gc")
     assert done.exit_code == 0
     assert done.stdout.splitlines() == [
@@ -76,8 +80,8 @@ def test_a_run_without_a_ledger_has_nothing_to_apply(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert gc._not_applied("none") == []
+    assert gc._not_applied(Cleared("none", start=tmp_path)) == []
     broken = tmp_path / ".hmz-mp" / "runs" / "broken"
     broken.mkdir(parents=True)
     (broken / "run.db").write_bytes(b"nonsense" * 1000)
-    assert gc._not_applied("broken") == []
+    assert gc._not_applied(Cleared("broken", start=tmp_path)) == []

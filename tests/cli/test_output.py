@@ -135,6 +135,19 @@ def test_rows_are_kept_back_from_the_first_that_has_a_patch() -> None:
     ]
 
 
+def test_a_problem_of_all_is_said_of_all_that_have_patches() -> None:
+    rows, writer, file = held_rows("json")
+    for number, patch in enumerate([b"patch", b""]):
+        rows.add(record_of(f"{number}", number=number, state="ok", answer="done", patch=patch))
+    rows.release(Application(problem="the ledger cannot be read"))
+    writer.flush()
+    told = [json.loads(line) for line in file.getvalue().splitlines()]
+    assert [(row["status"], row["error"]) for row in told] == [
+        ("needs_review", "the ledger cannot be read"),
+        ("ok", None),
+    ]
+
+
 def test_answers_for_people_are_not_kept_back() -> None:
     rows, writer, file = held_rows("print")
     rows.add(record_of("a", state="ok", answer="done", patch=b"patch"))

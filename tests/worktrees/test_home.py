@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -90,8 +91,6 @@ def damage_link(home: Path) -> None:
 
 
 def damage_directory(home: Path) -> None:
-    import shutil
-
     shutil.rmtree(home / "0")
 
 
@@ -139,6 +138,28 @@ def test_a_name_without_anything(repository: Repository) -> None:
     (directory / "run-2").mkdir()
     assert list(clear_left_behind(repository.top)) == [Cleared("run-1"), Cleared("run-2")]
     assert nothing_is_left(repository)
+
+
+def test_they_are_found_from_anywhere_in_the_repository(repository: Repository) -> None:
+    Owner(repository, "run-1").kill()
+    (found,) = clear_left_behind(repository.top / "deep", pretend=True)
+    assert (found.name, found.worktrees, found.start) == ("run-1", 2, repository.top)
+    assert list(clear_left_behind(repository.top / "deep")) == [Cleared("run-1", 2)]
+    assert nothing_is_left(repository)
+
+
+def test_somebody_has_removed_the_directory_of_runs(repository: Repository) -> None:
+    Owner(repository, "run-1").kill()
+    shutil.rmtree(repository.top / ".hmz-mp")
+    assert len(repository.worktrees()) == 2
+    assert list(clear_left_behind(repository.top, pretend=True)) == [Cleared("run-1", 2)]
+    assert list(clear_left_behind(repository.top)) == [Cleared("run-1", 2)]
+    assert nothing_is_left(repository)
+    assert not repository.exists(".hmz-mp")
+
+
+def test_outside_a_repository_there_is_nothing(tmp_path: Path) -> None:
+    assert list(clear_left_behind(tmp_path)) == []
 
 
 def test_workers_that_end_are_waited_for(

@@ -187,15 +187,16 @@ class Worktree:
         state.link = state.git_dir = ""
         state.busy = True
         self._write()
-        self._make(git)
+        self._add(git)
         link = _link(Path(self.directory))
         state.link = link
         admin = link.removeprefix("gitdir: ").rstrip("\n")
         state.git_dir = os.path.normpath(f"{self.directory}/{admin}" if admin[0] != "/" else admin)
         self._write()
+        self._git().run("reset", "--quiet", "--hard")
 
-    def _make(self, git: Git) -> None:
-        options = ("--quiet", "--detach", "--force", "--lock")
+    def _add(self, git: Git) -> None:
+        options = ("--quiet", "--detach", "--force", "--no-checkout", "--lock")
         reason = f"hmz-mp: {self._setup.label or self._setup.home}"
         for tries_left in reversed(range(_TRIES)):
             try:
