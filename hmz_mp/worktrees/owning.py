@@ -16,7 +16,7 @@ from typing import Any
 
 from hmz_mp.errors import BadInput
 
-__all__ = ["Ownership", "is_owned", "owned_names", "worktrees_directory"]
+__all__ = ["Ownership", "owned_names", "worktrees_directory"]
 
 _SUFFIX = ".lock"
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
@@ -34,15 +34,6 @@ def owned_names(directory: Path) -> list[str]:
     except OSError:
         return []
     return sorted({one.name.removesuffix(_SUFFIX) for one in entries})
-
-
-def is_owned(directory: Path, name: str) -> bool:
-    """Whether a process has it now."""
-    try:
-        with Ownership(directory, name):
-            return False
-    except BlockingIOError:
-        return True
 
 
 class Ownership:

@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 
 from hmz_mp.errors import BadInput
-from hmz_mp.worktrees.owning import Ownership, is_owned, owned_names, worktrees_directory
+from hmz_mp.worktrees.owning import Ownership, owned_names, worktrees_directory
 
 
 def test_only_one_has_it(tmp_path: Path) -> None:
     first = Ownership(tmp_path, "run")
     assert first.home == tmp_path / "run"
-    assert is_owned(tmp_path, "run")
     with pytest.raises(BlockingIOError):
         Ownership(tmp_path, "run")
     with Ownership(tmp_path, "other"):
         pass
     first.release()
     first.release()
-    assert not is_owned(tmp_path, "run")
+    with Ownership(tmp_path, "run"):
+        pass
 
 
 def test_what_it_is_about_is_found_later(tmp_path: Path) -> None:
