@@ -15,6 +15,7 @@ import pytest
 
 from tests.cli.processes import COMMAND, Done, Project
 from tests.cli.support import hmz_mp
+from tests.fakes.programs import fake_claude
 from tests.waiting import is_gone, until
 from tests.worktrees.support import Repository
 
@@ -410,4 +411,43 @@ def test_sessions_have_worktrees_of_their_own(checkout: Checkout) -> None:
     assert checkout.repository.read("b") == b"one\ntwo\n"
     for name in ("batch0", "batch1", "batch2", "here"):
         assert checkout.repository.read(name) == b"x\n"
+    checkout.assert_nothing_is_left()
+
+
+CONVERSATION = """
+from hmz_mp.agents import Prompt
+from hmz_mp.flows import Agent, flow
+from hmz_mp.worktrees import worktree
+
+@flow
+async def run(agents: tuple[Agent], task: str) -> None:
+    (agent,) = agents
+    session = agent.new(worktree())
+    seen = [await session.aturn(Prompt(text)) for text in ("cwd", "write said hello", "cwd")]
+    history = await session.aturn("history")
+    others = await agent.abatch([f"write one{n} {n}" for n in range(6)], cwd=worktree())
+    print(seen[0] == seen[2], history.count("cwd"), len(others))
+"""
+
+
+def test_agents_that_converse_work_in_worktrees(checkout: Checkout) -> None:
+    folder = checkout.project.root.parent
+    fake_claude(folder)
+    checkout.project.environment["PATH"] = f"{folder}:{os.environ['PATH']}"
+    flow = folder / "conversation.py"
+    flow.write_text(CONVERSATION)
+    given = ("-f", str(flow), "-a", "claude/fake", "--at-once", "3")
+    done = checkout.project.exec(*given)
+    assert done.status == 0, done
+    assert done.out == b"True 2 6\n"
+    assert checkout.repository.read("said") == b"hello"
+    assert all(checkout.repository.read(f"one{n}") == b"%d" % n for n in range(6))
+        b"0",
+        b"1",
+        b"2",
+        b"3",
+        b"4",
+        b"5",
+    ]
+    assert len(checkout.repository.status()) == 7
     checkout.assert_nothing_is_left()
