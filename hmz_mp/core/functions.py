@@ -17,7 +17,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 from hmz_mp.core.carried import Carried
-from hmz_mp.core.importable import by_value_names, is_importable
+from hmz_mp.core.importable import by_value_names, is_importable, replaced
 from hmz_mp.core.jobs import Kind, Timing
 from hmz_mp.errors import Unpicklable
 from hmz_mp_worker.payload import (
@@ -75,12 +75,14 @@ class FunctionTable:
     ``in_use`` says which of them are named by turns that have not ended.
     """
 
-    # The whole state: functions by the id() of the callable, and by their pickle, oldest first.
+    # The whole state: functions by the id() of the callable, and by their pickle, oldest first; how
+    # many modules had been replaced by others of their names then.
     def __init__(self, in_use: Callable[[], Iterable[Function]] = tuple) -> None:
         self._in_use = in_use
         self._by_identity: OrderedDict[int, _Known] = OrderedDict()
         self._by_content: OrderedDict[bytes, Function] = OrderedDict()
         self._last = 0
+        self._replaced = len(replaced)
         self.dropped: list[int] = []  # ids that workers may forget
         self.by_value = False  # whether one was shipped by value, so that workers need cloudpickle
 
@@ -93,6 +95,13 @@ class FunctionTable:
             return None
         return known.function
 
+    def _forget_replaced(self) -> None:
+        """Forget what was found, once a module has been replaced by another of its name."""
+        if self._replaced != len(replaced):
+            self._replaced = len(replaced)
+            self._by_identity.clear()
+            self._by_content.clear()
+
     def resolve(self, call: Callable[..., Any]) -> Function:
         """Return the shipped form of a callable. Raises `TypeError` or `Unpicklable`."""
         found = self.known(call)
@@ -100,6 +109,7 @@ class FunctionTable:
             return found
         _check_callable(call)
         data = _pack_function(call)
+        self._forget_replaced()
         function = self._by_content.get(data)
         if function is None:
             function = self._add(call, data)

@@ -5,14 +5,19 @@ Knows nothing of pools. Any thread may ask.
 
 from __future__ import annotations
 
+import builtins
 import sys
 from types import FunctionType, ModuleType
 
-__all__ = ["by_value", "by_value_names", "is_by_reference", "is_importable"]
+__all__ = ["by_value", "by_value_names", "is_by_reference", "is_importable", "replaced"]
 
 # Names of modules as they stand in a pickle; a list, since other threads may read it meanwhile.
 by_value_names: list[bytes] = [b"__main__"]
-_importable: dict[str, bool] = {"__main__": False, "builtins": True}
+# Names that another module took from one that was importable, each time: who keeps an answer of
+# `is_importable` asks again when there are more.
+replaced: list[str] = []
+# The modules that workers find by their names, or None.
+_importable: dict[str, ModuleType | None] = {"__main__": None, "builtins": builtins}
 
 
 def by_value(module: ModuleType) -> None:
@@ -21,24 +26,33 @@ def by_value(module: ModuleType) -> None:
         import cloudpickle  # a slow import, that many programs do not need
 
         cloudpickle.register_pickle_by_value(module)
-    _importable[module.__name__] = False
+    _importable[module.__name__] = None
     if module.__name__.encode() not in by_value_names:
         by_value_names.append(module.__name__.encode())
 
 
 def is_importable(name: str) -> bool:
     """Whether a worker can import module ``name`` and gets the one that is loaded here."""
-    known = _importable.get(name)
-    if known is None:
-        if name.partition(".")[0] in sys.stdlib_module_names:
-            return True
-        module = sys.modules.get(name)
-        known = module is not None and _finds(name, getattr(module, "__file__", None))
-        if known or module is None:
-            _importable[name] = known
-        else:
-            by_value(module)
-    return known
+    if name not in _importable:
+        return _look_for(name)
+    known = _importable[name]
+    if known is None or (module := sys.modules.get(name)) is known:
+        return known is not None
+    if module is not None:  # another one, and a worker may have imported either
+        by_value(module)
+        replaced.append(name)
+    return False
+
+
+def _look_for(name: str) -> bool:
+    if name.partition(".")[0] in sys.stdlib_module_names:
+        return True
+    module = sys.modules.get(name)
+    if module is None or _finds(name, getattr(module, "__file__", None)):
+        _importable[name] = module
+    else:
+        by_value(module)
+    return _importable[name] is not None
 
 
 def is_by_reference(function: FunctionType) -> bool:

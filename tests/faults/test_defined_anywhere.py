@@ -264,7 +264,7 @@ print("each its own")
 """
 
 
-@pytest.mark.parametrize("when", ["after"])
+@pytest.mark.parametrize("when", ["before", "after"])
 def test_two_modules_of_one_name(when: str, tmp_path: Path) -> None:
     """A worker that has imported the one is not made to run it for the other."""
     ran = run_script(tmp_path, ONE_NAME, when)
