@@ -13,7 +13,7 @@ type: sync ; $(BIN)/mypy && $(BIN)/mypy -p bench.faults
 test: sync ; $(BIN)/pytest
 agents: sync .agents/.installed ; $(BIN)/pytest -m agents tests/real_agents
 slow: sync ; $(BIN)/pytest -m slow
-repeat: sync ; $(BIN)/pytest --repeat 50 tests/faults
+repeat: sync ; $(BIN)/pytest --repeat 50 tests/faults tests/futures/test_faults.py tests/futures/test_scripts.py
 cov: sync ; $(BIN)/pytest --cov=hmz_mp --cov=hmz_mp_worker --cov-report=term-missing
 bench: $(VENV)/.bench ; $(BIN)/hmz-mp bench --json bench/last.json --svg bench/last.svg
 bench-smoke: sync ; $(BIN)/hmz-mp bench --smoke
