@@ -24,7 +24,9 @@ from hmz_mp_worker.stdio import OUTPUT_CEILING, Output
 
 __all__ = ["HostWorker"]
 
-_HEED = 3.0  # seconds a turn has to end when it is cancelled; the coordinator waits a bit longer
+# Seconds that a turn has to end when it is cancelled: agents' programs may take four. After five
+# the coordinator ends the process.
+_HEED = 4.5
 
 
 class HostWorker:
