@@ -17,6 +17,7 @@ from hmz_mp_worker.worktrees.staging import stage_everything, submodules
 
 __all__ = ["Checkout"]
 
+MOST_UNCOMMITTED = 2 << 30  # bytes that are copied into the repository
 _NAMED = 3  # files in a message
 
 
@@ -93,7 +94,7 @@ class Checkout:
         except FileNotFoundError:
             self.git(index).run("read-tree", "HEAD")
         git = self.git(index)
-        stage_everything(git, repositories=False)
+        stage_everything(git, repositories=False, most=MOST_UNCOMMITTED)
         tree = git.line("write-tree")
         if tree == git.line("rev-parse", "HEAD^{tree}"):
             return git.line("rev-parse", "HEAD")

@@ -14,6 +14,7 @@ from hmz_mp.errors import BadInput
 from hmz_mp.worktrees.checkout import Checkout
 from hmz_mp.worktrees.home import Home
 from hmz_mp_worker.git import GitFailed
+from hmz_mp_worker.worktrees.staging import TooMuch
 from hmz_mp_worker.worktrees.worktree import Setup
 
 if TYPE_CHECKING:
@@ -79,6 +80,11 @@ class Worktrees:
             self._on_open(checkout, base)
         except BaseException as error:
             home.remove()
+            if isinstance(error, TooMuch):
+                raise BadInput(
+                    f"there are {error}: worktrees would begin with a copy of all of them; have "
+                    f"git ignore what is not needed, or commit it, in {checkout.top!r}"
+                ) from error
             if isinstance(error, (GitFailed, OSError)):
                 raise BadInput(
                     f"what is not committed in {checkout.top!r} could not be read: {error}"

@@ -70,6 +70,15 @@ def test_what_git_cannot_read_is_bad_input(repository: Repository) -> None:
     assert not repository.exists(".hmz-mp/worktrees")
 
 
+def test_gigabytes_that_are_not_committed_are_refused(repository: Repository) -> None:
+    with open(repository.place("data"), "wb") as file:
+        file.truncate(3 << 30)
+    trees = Worktrees(repository.top, "run-1")
+    with pytest.raises(BadInput, match=r"there are 3,072 MB of new .* the largest is 'data'"):
+        trees.open()
+    assert not repository.exists(".hmz-mp/worktrees")
+
+
 def test_sessions_have_names() -> None:
     trees = Worktrees(Path(), "run-1")
     assert [trees.name_for(key) for key in ("a", "b", "a")] == ["s1", "s2", "s1"]

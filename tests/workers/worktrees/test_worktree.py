@@ -232,6 +232,13 @@ def test_submodules_are_empty_and_never_in_the_patch(
     again.give_back()
 
 
+def test_gigabytes_of_changes_are_refused(worktree: Worktree) -> None:
+    with open(f"{worktree.directory}/huge", "wb") as file:
+        file.truncate(3 << 30)
+    with pytest.raises(WorktreeFailed, match=r"taken: 3,072 MB of new .* the largest is 'huge'"):
+        worktree.patch()
+
+
 # Used again.
 
 

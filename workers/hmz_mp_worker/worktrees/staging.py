@@ -11,18 +11,35 @@ if TYPE_CHECKING:
 
     from hmz_mp_worker.git import Git
 
-__all__ = ["stage_everything", "submodules"]
+__all__ = ["TooMuch", "stage_everything", "submodules"]
 
 _SUBMODULE = b"160000 "
 _UPDATE = ("update-index", "-z", "--add", "--remove", "--replace", "--stdin")
 _REMOVE = ("update-index", "-z", "--force-remove", "--stdin")
 
 
-def stage_everything(git: Git, *, repositories: bool) -> None:
+class TooMuch(Exception):
+    """Raised when the files that would be staged hold more bytes than they may."""
+
+    def __init__(self, size: int, most: int, largest: bytes) -> None:
+        super().__init__(size, most, largest)
+        self.size = size
+        self.most = most
+        self.largest = largest
+
+    def __str__(self) -> str:
+        return (
+            f"{self.size >> 20:,} MB of new or changed files, more than {self.most >> 20:,} MB; "
+            f"the largest is {os.fsdecode(self.largest)!r}"
+        )
+
+
+def stage_everything(git: Git, *, repositories: bool, most: int) -> None:
     """Put into the index what differs from it: files that are not ignored, new ones too.
 
     What is in ``repositories`` inside is taken as plain files, or else left out. Submodules stay
-    what they are in the index.
+    what they are in the index. Raises `TooMuch` for more than ``most`` bytes, which git would
+    store.
     """
     top = os.fsencode(git.where)
     changed: list[bytes] = []
@@ -36,6 +53,7 @@ def stage_everything(git: Git, *, repositories: bool) -> None:
             changed.append(name)
         else:
             gone.append(name)
+    _weigh(top, changed, most)
     if gone:  # or a directory is in its place, as that of a submodule always is
         kept = submodules(git)
         git.run(*_REMOVE, stdin=_terminated(name for name in gone if name not in kept))
@@ -51,6 +69,19 @@ def submodules(git: Git) -> set[bytes]:
 
 def _terminated(names: Iterable[bytes]) -> bytes:
     return b"".join(name + b"\0" for name in names)
+
+
+def _weigh(top: bytes, names: Iterable[bytes], most: int) -> None:
+    sizes = {name: _size(top + b"/" + name) for name in names}
+    if sum(sizes.values()) > most:
+        raise TooMuch(sum(sizes.values()), most, max(sizes, key=lambda name: sizes[name]))
+
+
+def _size(path: bytes) -> int:
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0
 
 
 def _is_file(path: bytes) -> bool:

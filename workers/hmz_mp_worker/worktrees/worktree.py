@@ -20,7 +20,7 @@ import msgspec
 
 from hmz_mp_worker.git import Git, GitFailed
 from hmz_mp_worker.worktrees.removal import alone, remove
-from hmz_mp_worker.worktrees.staging import stage_everything
+from hmz_mp_worker.worktrees.staging import TooMuch, stage_everything
 
 __all__ = ["DIFF", "Setup", "Worktree", "WorktreeFailed"]
 
@@ -39,6 +39,7 @@ DIFF = (
     "--dst-prefix=b/",
 )
 
+MOST_CHANGED = 512 << 20  # bytes in the files that a turn changes; a patch is held in memory
 _TRIES = 3
 _PAUSE = 0.1  # seconds
 
@@ -225,9 +226,9 @@ class Worktree:
         try:
             (Path(self._state.git_dir) / "index.lock").unlink(missing_ok=True)
             git = self._git()
-            stage_everything(git, repositories=True)
+            stage_everything(git, repositories=True, most=MOST_CHANGED)
             return git.run("diff-index", "--cached", *DIFF, self._setup.base, "--").stdout
-        except (GitFailed, OSError) as error:
+        except (GitFailed, OSError, TooMuch) as error:
             raise WorktreeFailed(f"the changes could not be taken: {error}") from error
 
     def give_back(self) -> None:
