@@ -41,13 +41,14 @@ async def mapped(
     until = monotonic() + _TURN_SECONDS
     try:
         while True:
+            if monotonic() > until:
+                await anyio.lowlevel.checkpoint()
+                until = monotonic() + _TURN_SECONDS
+            # From here to `news` nothing is awaited, so that none is missed.
             _fill(window, source)
             if not window.begun and source.over:
                 source.check()
                 return
-            if monotonic() > until:
-                await anyio.lowlevel.checkpoint()
-                until = monotonic() + _TURN_SECONDS
             if not window.has_next() and not source.over and window.room():
                 # There is more to read: later, or after the loop has had its turn.
                 await (window.news() if source.waits else anyio.lowlevel.checkpoint())
@@ -71,6 +72,8 @@ async def mapped(
 
 def _fill(window: Window, source: Source) -> None:
     """Read and begin what there is room for, until reading takes long."""
+    if source.slow and window.has_next():  # answers that are here go first
+        return
     while (count := window.room()) and (items := source.take(count)):
         window.submit(items)
         if source.slow:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextvars import ContextVar
@@ -14,6 +15,7 @@ import anyio.lowlevel
 import pytest
 
 from hmz_mp import Pool
+from hmz_mp.core import mapping
 from hmz_mp.core.window import _PACK_MOST, _WINDOW_MOST
 from hmz_mp.errors import Unpicklable, WorkerDied
 from tests.core import functions
@@ -304,9 +306,16 @@ async def test_an_iterable_that_raises_does_so_in_its_place(source: Any, ordered
         assert await pool.run(len, "") == 0
 
 
+@pytest.mark.parametrize("turn_seconds", [mapping._TURN_SECONDS, -1])
 @pytest.mark.parametrize("ordered", [True, False])
-async def test_answers_do_not_wait_for_a_slow_source(ordered: bool) -> None:
-    """Each item is asked for only after the answer to the one before it was seen."""
+async def test_answers_do_not_wait_for_a_slow_source(
+    ordered: bool, turn_seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each item is asked for only after the answer to the one before it was seen.
+
+    Also where the loop has its turn each time: what happens then is not missed.
+    """
+    monkeypatch.setattr(mapping, "_TURN_SECONDS", turn_seconds)
     async with Pool(2) as pool:
         seen = anyio.Event()
 
@@ -454,3 +463,15 @@ async def test_a_consumer_that_never_waits_leaves_the_loop_its_turn() -> None:
             seconds = time.monotonic() - began
             over = True
         assert turns > seconds / 0.05
+
+
+async def test_no_item_sees_what_another_of_its_pack_has_changed() -> None:
+    def change(value: int) -> tuple[bool, int]:
+        seen = "HMZ_MP_PACK" in os.environ, sys.getrecursionlimit()
+        os.environ["HMZ_MP_PACK"] = str(value)
+        sys.setrecursionlimit(sys.getrecursionlimit() + 1)
+        return seen
+
+    async with Pool(1) as pool:
+        assert len(set(await collect(pool.map(change, range(500))))) == 1
+        assert pool.statistics().done < 500

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from hmz_mp_worker import wire
+from hmz_mp_worker.between import changes
 from hmz_mp_worker.packs import Pack
 from hmz_mp_worker.state import RunningTurn, process
 
@@ -112,3 +114,23 @@ def test_large_values_stay_inside() -> None:
     _, each = Pack(memoryview, single=True)([b"x" * (1 << 17)])
     assert each is not None
     assert pickle.loads(each[0][1]) == b"x" * (1 << 17)
+
+
+def append_path(value: int) -> int:
+    sys.path.append(str(value))
+    return len(sys.path)
+
+
+def replace_path(value: int) -> int:
+    before = len(sys.path)
+    sys.path = [*sys.path, str(value)]
+    return before
+
+
+@pytest.mark.parametrize("change", [append_path, replace_path])
+def test_no_item_sees_what_another_has_changed(change: Any) -> None:
+    changes.accept()
+    values, _ = Pack(change, single=True)([1, 2, 3])
+    assert values is not None
+    assert len(set(values)) == 1
+    assert not changes.any()
