@@ -62,6 +62,7 @@ class Coordinator:
         # callers in other threads, who may cancel at any time.
         self.refused: Callable[[list[Shipment]], list[Shipment]] | None = None
         self.ended_sessions: list[int] = []  # of which workers are to be told
+        self._due = False  # a pump is, in the loop's next step
         self._pumping = False
         self._timer: Handle | None = None
         self._timer_time = 0.0
@@ -83,9 +84,12 @@ class Coordinator:
         if settings is not NO_SETTINGS:
             job.configure(settings)
         self.pending[number] = turn = self.new_turn(job, self)
-        self.policy.submit(job, monotonic())
-        if not self._pumping:
-            self._pump_soon()
+        self.policy.submit(job, monotonic() if job.deadline is not None else 0.0)
+        if not self._due:
+            if self._pumping or not self.policy.roster.is_idle(lane.kind):
+                self._pump_soon()
+            else:  # a worker waits for it: another step of the loop would cost more than the call
+                self._pump()
         return turn  # type: ignore[no-any-return]  # a turn of the loop's kind
 
     def refuse(self, lane: Lane, settings: Settings, error: BaseException) -> Turn:
@@ -138,13 +142,21 @@ class Coordinator:
     # Carrying out what the policy decides.
 
     def _pump_soon(self) -> None:
-        if not self._pumping:
-            self._pumping = True
+        if not self._due:
+            self._due = True
             self._driver.call_soon(self._pump)
 
     def _pump(self) -> None:
         """Have the policy dispatch, and carry out all that it wants done."""
-        self._pumping = False
+        self._due = False
+        self._pumping = True  # what callbacks submit meanwhile is for the next one
+        try:
+            self._carry_out_all()
+        finally:
+            self._pumping = False
+        self._set_timer()
+
+    def _carry_out_all(self) -> None:
         policy = self.policy
         now = monotonic()
         policy.dispatch(now)
@@ -165,7 +177,6 @@ class Coordinator:
             self._ship(worker, jobs, now)
         while self._not_started:
             self._start_failed(*self._not_started.popitem(), "", _START_TRIES)
-        self._set_timer()
 
     def _carry_out(self, command: Any) -> None:
         engine = self.engine
@@ -288,7 +299,8 @@ class Coordinator:
     ) -> None:
         """Hear how calls ended."""
         pid = self.engine.pid(worker)
-        ended = self.policy.answered(worker, answers, monotonic())
+        # The pool's jobs are shipments, all of them.
+        ended: list[Any] = list(self.policy.answered(worker, answers, monotonic()))
         at = 0
         own: list[Buffer] = []
         for answer, job in zip(answers, ended, strict=True):
@@ -297,7 +309,6 @@ class Coordinator:
                 at += answer.buffers
             if job is None:
                 continue
-            assert isinstance(job, Shipment)
             turn = self._close(job)
             job.settle(pid, answer.began, answer.seconds, answer.output)
             if not answer.ok:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from time import monotonic
@@ -109,6 +110,7 @@ class TrioDriver:
     def __init__(self) -> None:
         self._readers: dict[int, Any] = {}
         self._writers: dict[int, Any] = {}
+        self._steps = _Steps()
 
     def new_turn(self, job: Shipment, pool: Canceller) -> TrioTurn:
         """Return an unended turn."""
@@ -163,9 +165,7 @@ class TrioDriver:
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Call back once the running step of the loop is over."""
-        import trio
-
-        trio.lowlevel.current_trio_token().run_sync_soon(callback)
+        self._steps.add(callback)
 
     def call_at(self, time: float, callback: Callable[[], None]) -> Handle:
         """Call back at a time of the monotonic clock."""
@@ -194,4 +194,59 @@ class TrioDriver:
         for tasks in (self._readers, self._writers):
             for fd in list(tasks):
                 self._stop(tasks, fd)
+        self._steps.close()
         await trio.lowlevel.checkpoint()
+
+
+class _Steps:
+    """A system task of trio that sleeps until there is something to call.
+
+    `run_sync_soon` is for other threads: it writes to a socket each time.
+    """
+
+    # The whole state: what is due; the task, once there is one, and whether it sleeps.
+    def __init__(self) -> None:
+        self._due: deque[Callable[[], None]] = deque()
+        self._task: Any = None
+        self._asleep = False
+        self._closed = False
+
+    def add(self, callback: Callable[[], None]) -> None:
+        import trio
+
+        self._due.append(callback)
+        if self._task is None:
+            self._task = trio.lowlevel.spawn_system_task(self._run)
+        else:
+            self._wake()
+
+    def close(self) -> None:
+        """Call what is due, and end."""
+        self._closed = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._asleep:
+            import trio
+
+            self._asleep = False
+            trio.lowlevel.reschedule(self._task)
+
+    async def _run(self) -> None:
+        import trio
+
+        def give_up(_: object) -> Any:
+            self._asleep = False
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        while True:
+            due, self._due = self._due, deque()  # what these add is for the step after
+            while due:
+                due.popleft()()
+            if self._due:
+                await trio.lowlevel.cancel_shielded_checkpoint()
+            elif self._closed:
+                return
+            else:
+                self._asleep = True
+                await trio.lowlevel.wait_task_rescheduled(give_up)

@@ -209,7 +209,8 @@ class Pool(Caller):
         caller: _Submitter,
     ) -> Turn:
         """Submit a call under a caller's settings, to its lane."""
-        coordinator = self._entered()
+        coordinator = self._coordinator if self._thread == get_ident() else self._entered()
+        assert coordinator is not None
         try:
             function = self._functions.known(fn) or self._resolve(fn)
             payload = pack_arguments(fn, args, kwargs)

@@ -12,6 +12,8 @@ __all__ = ["Roster"]
 
 AHEAD_SECONDS = 0.001  # how much work is shipped ahead of a worker, at most
 AHEAD_TURNS = 128
+AHEAD_LEAST = 2  # calls in flight for a worker, where none takes longer than
+AHEAD_CALL_SECONDS = 0.005
 AHEAD_TIMEOUT = 1.0  # with less to run in, a call is not shipped ahead
 OVERHEAD_SECONDS = 5e-6  # what a call costs in a worker beside its own time
 
@@ -122,6 +124,10 @@ class Roster:
         """Return how many workers of a kind there are, those that are starting among them."""
         return self._alive[kind]
 
+    def is_idle(self, kind: Kind) -> bool:
+        """Whether a worker of a kind has nothing to do."""
+        return bool(self._idle[kind])
+
     def first_ready(self, kind: Kind) -> Worker | None:
         """Return a worker of a kind that is set up, an idle one if there is one."""
         ready = (one for one in self.workers.values() if one.state is WorkerState.READY)
@@ -179,7 +185,8 @@ class Roster:
         if timing.seconds is not None and not worker.stalled:
             each = timing.seconds + OVERHEAD_SECONDS
             ahead = int((AHEAD_SECONDS - worker.expected) / each)
-            room = max(room, min(AHEAD_TURNS - busy, ahead))
+            least = AHEAD_LEAST - busy if timing.seconds <= AHEAD_CALL_SECONDS else 0
+            room = max(room, min(AHEAD_TURNS - busy, max(least, ahead)))
         if self.turns_per_worker:
             room = min(room, self.turns_per_worker - worker.served)
         return room

@@ -41,6 +41,31 @@ async def test_call_soon_is_not_at_once() -> None:
     assert called == [1, 2]
 
 
+async def test_call_soon_from_what_was_called_soon() -> None:
+    called: list[int] = []
+    driver = current_driver()
+
+    def call() -> None:
+        called.append(len(called))
+        if len(called) < 3:
+            driver.call_soon(call)
+
+    for _ in range(2):  # the second time, what calls has gone to sleep
+        called.clear()
+        driver.call_soon(call)
+        await await_until(lambda: len(called) == 3)
+        await anyio.lowlevel.checkpoint()
+    await driver.close()
+
+
+async def test_what_is_due_when_the_driver_is_closed_is_called() -> None:
+    called: list[int] = []
+    driver = current_driver()
+    driver.call_soon(lambda: called.append(1))
+    await driver.close()
+    await await_until(lambda: called == [1])
+
+
 async def test_call_at() -> None:
     called: list[float] = []
     driver = current_driver()

@@ -757,6 +757,30 @@ async def test_statistics_count_what_happened(tmp_path: Path) -> None:
         assert {one.state for one in statistics.workers} == {"ready"}
 
 
+async def test_what_an_idle_worker_waits_for_is_shipped_at_once(tmp_path: Path) -> None:
+    async with Pool(1) as pool:
+        await pool.run(abs, 1)
+        first = pool.submit(wait_for, str(tmp_path / "go"))
+        second = pool.submit(abs, -2)
+        assert first.running()
+        assert not second.running()
+        (tmp_path / "go").touch()
+        assert [await first, await second] == ["saw it", 2]
+
+
+async def test_a_listener_that_submits_while_its_turn_is_shipped() -> None:
+    async with Pool(1) as pool:
+        await pool.run(abs, 1)
+        more: list[Turn] = []
+
+        def submit_more(turn: Turn, event: Event) -> None:
+            if isinstance(event, Shipped):
+                more.append(pool.submit(abs, -2))
+
+        assert await pool.options(on_event=submit_more).run(abs, -1) == 1
+        assert [await turn for turn in more] == [2]
+
+
 async def test_higher_priority_is_run_first(tmp_path: Path) -> None:
     async with Pool(1) as pool:
         blocking = pool.submit(wait_for, str(tmp_path / "go"))

@@ -3,7 +3,13 @@ from __future__ import annotations
 import pytest
 
 from hmz_mp.core.jobs import HOST_TURNS, Job, Kind, Lane, Timing, Worker, WorkerState
-from hmz_mp.core.roster import AHEAD_SECONDS, AHEAD_TURNS, OVERHEAD_SECONDS, Roster
+from hmz_mp.core.roster import (
+    AHEAD_CALL_SECONDS,
+    AHEAD_SECONDS,
+    AHEAD_TURNS,
+    OVERHEAD_SECONDS,
+    Roster,
+)
 
 
 def roster(limit: int = 2, turns_per_worker: int = 0, idle_timeout: float = 10.0) -> Roster:
@@ -87,7 +93,19 @@ def test_tiny_work_is_shipped_ahead_when_all_are_busy() -> None:
     assert table.find(job(999, 1e-7)) is None
 
 
-@pytest.mark.parametrize(("seconds", "timeout"), [(None, None), (AHEAD_SECONDS, None), (1e-6, 0.5)])
+@pytest.mark.parametrize("seconds", [AHEAD_SECONDS, AHEAD_CALL_SECONDS])
+def test_one_is_shipped_behind_one_that_takes_some_milliseconds(seconds: float) -> None:
+    table = roster(1)
+    worker = ready(table)
+    occupy(table, worker, job(1, seconds))
+    assert table.find(job(2, seconds)) is worker
+    occupy(table, worker, job(2, seconds))
+    assert table.find(job(3, seconds)) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "timeout"), [(None, None), (1.01 * AHEAD_CALL_SECONDS, None), (1e-6, 0.5)]
+)
 def test_what_is_not_shipped_ahead(seconds: float | None, timeout: float | None) -> None:
     table = roster(1)
     occupy(table, ready(table), job(1, 1e-6))

@@ -24,6 +24,7 @@ from hmz_mp_worker.between import Key, changes
 from hmz_mp_worker.framing import Buffer, FrameReader
 from hmz_mp_worker.link import Link
 from hmz_mp_worker.stdio import Output
+from hmz_mp_worker.waiting import Waiter
 
 __all__ = ["CallWorker"]
 
@@ -55,6 +56,8 @@ class CallWorker:
         self._watch: _Watch | None = None
         self._later: deque[wire.ToWorker] = deque()
         self._reading = threading.Lock()
+        self._waiter = Waiter(sock)
+        self._alone = False  # whether the last call came alone
 
     def run(self) -> None:
         """Serve the coordinator; return when it is done with this worker."""
@@ -116,6 +119,8 @@ class CallWorker:
         with self._reading:
             if self._queue or self._later:  # read by the watching thread in between
                 return True
+            if self._alone:
+                self._waiter.wait()
             return self._read()
 
     def _read(self) -> bool:
@@ -154,6 +159,7 @@ class CallWorker:
                 data = call.data if call.plain else buffers[at : at + call.buffers]
                 self._queue.append((call.ticket, call, data))
                 at += call.buffers
+        self._alone = len(self._queue) == 1
         if self._watch is None:
             self._watch = _Watch(self)
         self._watch.wake()
