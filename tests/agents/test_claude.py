@@ -398,3 +398,26 @@ async def test_the_program_of_a_session_that_is_forgotten_ends_with_the_next_sub
     gc.collect()
     await pool.run(len, "")
     await all_gone([program])
+
+
+@on_asyncio
+async def test_two_hundred_conversations_take_little_longer_than_one(tmp_path: Path) -> None:
+    """A program that costs next to nothing to start, so that it is our own time that shows."""
+    program = tmp_path / "waits"
+    program.write_text(
+        "#!/bin/sh\n"
+        "while read -r line; do\n"
+        "  sleep 1\n"
+        '  echo \'{"type":"result","is_error":false,"result":"ok"}\'\n'
+        "done\n"
+    )
+    program.chmod(0o755)
+    agent = agent_from_spec(f"cli=claude,model=opus,program={program}")
+    async with Pool() as pool:
+        assert await agent.new().aturn("first") == "ok"
+        began, spent = time.monotonic(), time.process_time()
+        with running(pool) as run:
+            assert await agent.abatch(["go"] * 200, at_once=200) == ["ok"] * 200
+        assert len({record.worker for record in run.records()}) <= (os.cpu_count() or 1)
+        assert time.process_time() - spent < 1
+        assert time.monotonic() - began < 10  # 1.7 s on two idle cores

@@ -199,6 +199,25 @@ def test_cancelling_ends_the_whole_group(tmp_path: Path) -> None:
     wait_until(lambda: not is_alive(child))
 
 
+def test_cancelling_ends_what_is_in_sessions_of_its_own(tmp_path: Path) -> None:
+    code = (
+        "import os, pathlib, subprocess, sys, time\n"
+        "tool = subprocess.Popen(['sleep', '1000'], start_new_session=True)\n"
+        "pathlib.Path(sys.argv[1]).write_text(f'{os.getpid()} {tool.pid}\\n')\n"
+        "time.sleep(1000)\n"
+    )
+
+    async def cancelled() -> None:
+        turn = asyncio.ensure_future(sh.arun(python(code, str(tmp_path / "on")), Request("x")))
+        await await_until(lambda: written(tmp_path / "on"))
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+
+    asyncio.run(cancelled())
+    wait_until(lambda: not any(is_alive(int(pid)) for pid in written(tmp_path / "on").split()))
+
+
 def test_cancelling_lets_a_program_clean_up(tmp_path: Path) -> None:
     started = tmp_path / "started"
     script = f"trap 'echo > {tmp_path}/clean; exit 0' TERM; echo $$ > {started}; sleep 1000 & wait"

@@ -6,9 +6,9 @@ coordinator's. It imports and ships ``turn`` or ``aturn``, which take the reques
 values, which cost less to pickle and to load than an object. Standard library and msgspec only.
 
 Agents that are programs of their own are given the whole request: their turns cost far more. They
-have four modules in common: ``protocol`` (what is said of a turn, and when it has succeeded),
-``program`` (one running program, and its end with all that it started), ``driving`` (one turn of a
-conversation) and ``warm`` (programs that wait for the next).
+have five modules in common: ``protocol`` (what is said of a turn, and when it has succeeded),
+``tree`` (a program and all that it started), ``program`` (one that speaks in lines), ``driving``
+(one turn of a conversation) and ``warm`` (programs that wait for the next).
 """
 
 from __future__ import annotations

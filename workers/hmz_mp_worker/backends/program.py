@@ -1,24 +1,19 @@
 """One program that speaks in lines: its start, what it says, and its end with all it started.
 
-Owns the process, its descriptors and the processes below it. What the lines mean is the
+Owns the process and its descriptors; what is below it is its `tree`. What the lines mean is the
 backend's. asyncio alone: no thread and no task per program, so that one loop holds hundreds.
-
-Agents start their tools in sessions and process groups of their own, so the group is not enough
-to end them: every program carries a mark in its environment, which what it starts inherits. What
-the mark is found on is ended too, also where it was left by its parents.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
-import os
 import signal
 from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from hmz_mp_worker import kernel, state
+from hmz_mp_worker import state
+from hmz_mp_worker.backends.tree import Tree, why_not_started
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,9 +33,6 @@ LINE_CEILING = 1 << 24  # bytes of one line
 TAIL = 4096  # bytes kept of what is no part of the protocol
 _WAITING_CEILING = 1 << 22  # bytes of whole lines that wait before the program is not read
 _QUIET = 0.2  # seconds without output, after its exit, that are taken for the end of it
-_LOOK = 0.02  # seconds between looks at processes, whose ends nothing announces
-
-_numbers = itertools.count(1)
 
 
 class ProgramFailed(Exception):
@@ -50,13 +42,13 @@ class ProgramFailed(Exception):
 class Program(asyncio.SubprocessProtocol, state.Resource):
     """A running program. Made by `start`; over once `end` or `close` has returned.
 
-    Its whole state: its transport; lines that were not taken and the beginning of the next;
-    who waits for a line; the tail of what it said beside its protocol; what of it is over.
+    Its whole state: its tree and transport; lines that were not taken and the beginning of the
+    next; who waits for a line; the tail of what it said beside its protocol; what of it is over.
     """
 
-    def __init__(self, name: str, mark: str) -> None:
+    def __init__(self, name: str, tree: Tree) -> None:
         self._name = name
-        self._mark = f"{kernel.MARK}={mark}".encode()
+        self._tree = tree
         self._transport: asyncio.SubprocessTransport
         self._lines: deque[bytes] = deque()
         self._waiting = 0
@@ -74,40 +66,17 @@ class Program(asyncio.SubprocessProtocol, state.Resource):
     async def start(
         cls, argv: Sequence[str], *, cwd: str | None, environment: Mapping[str, str]
     ) -> Program:
-        """Start a program in a session of its own. Raises `ProgramFailed`.
-
-        asyncio, cancelled in mid-start, kills the program alone and may wait for its pipes for
-        ever; a start takes milliseconds, so it is let through, and what came of it is ended.
-        """
-        loop = asyncio.get_running_loop()
-        mark = f"{os.getpid()}.{next(_numbers)}"
-        program = cls(Path(argv[0]).name, mark)
-        starting = loop.create_task(
-            loop.subprocess_exec(
-                lambda: program,
-                *argv,
-                cwd=cwd,
-                env={**environment, kernel.MARK: mark},
-                start_new_session=True,
-            )
-        )
-        cancelled: asyncio.CancelledError | None = None
-        while not starting.done():
-            try:
-                await asyncio.wait([starting])
-            except asyncio.CancelledError as cancellation:
-                cancelled = cancellation
-        error = starting.exception()
-        if error is None:
-            state.hold(program)
-            if cancelled is not None:
-                await program.end()
+        """Start a program in a session of its own. Raises `ProgramFailed`."""
+        tree = Tree()
+        program = cls(Path(argv[0]).name, tree)
+        try:
+            cancelled = await tree.start(lambda: program, argv, cwd=cwd, environment=environment)
+        except (OSError, ValueError) as error:
+            raise ProgramFailed(why_not_started(argv[0], cwd, error)) from error
+        state.hold(program)
         if cancelled is not None:
+            await program.end()
             raise cancelled
-        if isinstance(error, (OSError, ValueError)):
-            raise ProgramFailed(_not_started(argv[0], cwd, error)) from error
-        if error is not None:
-            raise error
         return program
 
     def __repr__(self) -> str:
@@ -266,71 +235,19 @@ class Program(asyncio.SubprocessProtocol, state.Resource):
         """
         if self._over:
             return
-        seen = self._below()
+        self._tree.look()
         try:
-            if self._signal(signal.SIGTERM):
-                await self._gone(TERM_GRACE)
+            if self._tree.signal(signal.SIGTERM):
+                await self._tree.group_gone(TERM_GRACE)
         finally:
-            self._kill(seen)
-            await self._all_gone(seen)
+            self._tree.kill()
+            await self.exited(1.0)
+            await self._tree.gone(1.0)
             self._over = True
             self._transport.close()
             state.release(self)
-
-    async def _gone(self, seconds: float) -> None:
-        """Wait for the end of the process and of its group."""
-        now = asyncio.get_running_loop().time
-        deadline = now() + seconds
-        while self._group_lives() and now() < deadline:  # noqa: ASYNC110  # nothing announces it
-            await asyncio.sleep(_LOOK)
-
-    async def _all_gone(self, seen: list[int]) -> None:
-        now = asyncio.get_running_loop().time
-        deadline = now() + 1.0
-        await self.exited(1.0)
-        while self._is_left(seen) and now() < deadline:  # noqa: ASYNC110  # nothing announces it
-            await asyncio.sleep(_LOOK)
-
-    def _is_left(self, seen: list[int]) -> bool:
-        return any(kernel.is_running(one) for one in self._left(seen))
-
-    def _group_lives(self) -> bool:
-        return not self._exited.done() or self._signal(0)
-
-    def _signal(self, number: int) -> bool:
-        try:
-            os.killpg(self._transport.get_pid(), number)
-        except (ProcessLookupError, PermissionError):  # macOS says EPERM for zombies
-            return False
-        return True
-
-    def _kill(self, seen: list[int]) -> None:
-        self._signal(signal.SIGKILL)
-        kernel.signal_all(self._left(seen), [], signal.SIGKILL)
-
-    def _below(self) -> list[int]:
-        """Return what it has started and what that has, as far as it is to be seen."""
-        return [*kernel.descendants(self._transport.get_pid()), *self._adopted()]
-
-    def _adopted(self) -> list[int]:
-        # The zygote, this worker's parent, adopts what has lost its own parent.
-        found = [one for one in kernel.children(os.getppid()) if kernel.bears(one, self._mark)]
-        return [*found, *(below for one in found for below in kernel.descendants(one))]
-
-    def _left(self, seen: list[int]) -> list[int]:
-        """Return what is left of it. A pid that was seen before may be another process by now."""
-        return [*(one for one in seen if kernel.bears(one, self._mark)), *self._below()]
 
 
 def _time_out(reader: asyncio.Future[None]) -> None:
     if not reader.done():
         reader.set_exception(TimeoutError())
-
-
-def _not_started(program: str, cwd: str | None, error: Exception) -> str:
-    if cwd is not None and not Path(cwd).is_dir():
-        return f"{program} was not run: {cwd} is not a directory"
-    if isinstance(error, FileNotFoundError):
-        return f"{program}: no such program was found"
-    said = error.strerror if isinstance(error, OSError) else None
-    return f"{program} could not be run: {said or error}"

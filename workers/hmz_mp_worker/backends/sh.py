@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from hmz_mp_worker.backends import Request
+from hmz_mp_worker.backends.tree import Tree, why_not_started
 from hmz_mp_worker.reporting import say
 
 if TYPE_CHECKING:
@@ -59,7 +60,13 @@ async def aturn(words: Sequence[str], *pieces: Any) -> str:
 async def arun(words: Sequence[str], request: Request) -> str:
     """Run the program for one item and return what it wrote to stdout."""
     argv = arguments(words, request)
-    program, cancelled = await _start(argv, request.cwd)
+    program = _Program(asyncio.get_running_loop())
+    try:
+        cancelled = await program.tree.start(
+            lambda: program, argv, cwd=request.cwd, environment=os.environ
+        )
+    except OSError as error:
+        raise _not_started(argv[0], request.cwd, error) from error
     try:
         if cancelled is not None:
             raise cancelled
@@ -71,33 +78,6 @@ async def arun(words: Sequence[str], request: Request) -> str:
     finally:
         program.close()
     return program.answer(Path(argv[0]).name)
-
-
-async def _start(
-    argv: list[str], cwd: str | None
-) -> tuple[_Program, asyncio.CancelledError | None]:
-    """Start a program; return it, and the cancellation that came meanwhile.
-
-    asyncio, cancelled in mid-start, kills the program alone and may wait for its pipes for ever;
-    a start takes milliseconds, so it is let through.
-    """
-    loop = asyncio.get_running_loop()
-    program = _Program(loop)
-    starting = loop.create_task(
-        loop.subprocess_exec(lambda: program, *argv, cwd=cwd, start_new_session=True)
-    )
-    cancelled: asyncio.CancelledError | None = None
-    while not starting.done():
-        try:
-            await asyncio.wait([starting])
-        except asyncio.CancelledError as cancellation:
-            cancelled = cancellation
-    error = starting.exception()
-    if error is None:
-        return program, cancelled
-    if cancelled is not None:
-        raise cancelled
-    raise _not_started(argv[0], cwd, error) if isinstance(error, OSError) else error
 
 
 def arguments(words: Sequence[str], request: Request) -> list[str]:
@@ -115,11 +95,10 @@ def arguments(words: Sequence[str], request: Request) -> list[str]:
 
 
 def _not_started(program: str, cwd: str | None, error: OSError) -> CommandFailed:
-    if cwd is not None and not Path(cwd).is_dir():
-        return CommandFailed(126, f"{program} was not run: {cwd} is not a directory")
-    if isinstance(error, FileNotFoundError):
-        return CommandFailed(127, f"{program}: no such program was found")
-    return CommandFailed(126, f"{program} could not be run: {error.strerror or error}")
+    is_there = not isinstance(error, FileNotFoundError) or (
+        cwd is not None and not Path(cwd).is_dir()
+    )
+    return CommandFailed(126 if is_there else 127, why_not_started(program, cwd, error))
 
 
 class _Program(asyncio.SubprocessProtocol):
@@ -130,6 +109,7 @@ class _Program(asyncio.SubprocessProtocol):
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.tree = Tree()
         self._transport: asyncio.SubprocessTransport
         self._exited: asyncio.Future[None] = loop.create_future()
         self._closed: asyncio.Future[None] = loop.create_future()
@@ -169,7 +149,7 @@ class _Program(asyncio.SubprocessProtocol):
         """
         await asyncio.wait([self._exited])  # awaited itself, a cancellation would mark it done
         if not await self._all_closed():
-            self._signal(signal.SIGKILL)
+            self.tree.signal(signal.SIGKILL)
             await self._all_closed()
 
     async def _all_closed(self) -> bool:
@@ -181,27 +161,17 @@ class _Program(asyncio.SubprocessProtocol):
         self._transport.close()
 
     async def end(self) -> None:
-        """End the whole process group: SIGTERM, some grace, SIGKILL; return once it was reaped."""
+        """End all that the program started: SIGTERM, some grace, SIGKILL; return once it is gone.
+
+        Only the program's group is told first, as it may end what is elsewhere itself.
+        """
+        self.tree.look()
         try:
-            self._signal(signal.SIGTERM)
-            now = asyncio.get_running_loop().time
-            deadline = now() + GRACE
-            # Nothing announces the end of a process group.
-            while self._group_lives() and now() < deadline:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+            self.tree.signal(signal.SIGTERM)
+            await self.tree.group_gone(GRACE)
         finally:
-            self._signal(signal.SIGKILL)
+            self.tree.kill()
             await asyncio.wait([self._exited], timeout=GRACE)
-
-    def _group_lives(self) -> bool:
-        return not self._exited.done() or self._signal(0)
-
-    def _signal(self, number: int) -> bool:
-        try:
-            os.killpg(self._transport.get_pid(), number)
-        except (ProcessLookupError, PermissionError):  # macOS says EPERM for zombies
-            return False
-        return True
 
     def answer(self, name: str) -> str:
         """Return stdout as text. Raises `CommandFailed` for any status but 0."""

@@ -7,6 +7,7 @@ next conversation is its backend's.
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -14,7 +15,11 @@ if TYPE_CHECKING:
 
 __all__ = ["IDLE_CEILING", "IDLE_SECONDS", "Idle", "Warm"]
 
-IDLE_CEILING = 32  # conversations that wait in one worker; a program takes about 200 MB
+_PROGRAM_BYTES = 200 << 20  # what a program takes, about
+# Conversations that wait in one worker: what half of the machine's memory would hold.
+IDLE_CEILING = max(
+    8, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2 // _PROGRAM_BYTES
+)
 IDLE_SECONDS = 20.0  # a batch's turns follow each other faster than that
 
 

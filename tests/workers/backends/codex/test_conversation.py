@@ -188,6 +188,21 @@ def test_a_server_that_was_killed(settings: Settings, tmp_path: Path) -> None:
     run(settings, tmp_path, body)
 
 
+def test_a_turn_that_had_not_begun_when_its_server_ended_begins_on_another(
+    settings: Settings, tmp_path: Path
+) -> None:
+    async def body(made: Made) -> None:
+        one, other = made.new(), made.new()
+        await answer(one, "say first")
+        dying = asyncio.ensure_future(failure(one, "kill"))
+        answers = await asyncio.gather(*(answer(made.new(), "say on") for _ in range(3)))
+        assert answers == ["on"] * 3
+        assert (await dying).kind == "died"
+        assert await answer(other, "say on") == "on"
+
+    run(settings, tmp_path, body)
+
+
 def test_another_worker_finds_the_conversation_by_its_name(
     settings: Settings, tmp_path: Path
 ) -> None:

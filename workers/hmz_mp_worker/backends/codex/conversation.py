@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CodexConversation"]
 
-_ABANDON_SECONDS = 2.0  # that a server has to let go of a turn before it is ended itself
+_ABANDON_SECONDS = 1.5  # that a server has to let go of a turn before it is ended itself
 _ENDING_SECONDS = 0.5  # that commands have to end once they were told to
 
 
@@ -37,7 +37,8 @@ class CodexConversation(state.Resource):
 
     Its whole state: the name it is kept under, if it is kept, and whether an earlier worker may
     have begun it; its thread, the server that has it open, and the thread's totals; the turn that
-    is being read, and what is to be said to it; texts that came too late for it.
+    is being read, whether it has begun, and what is to be said to it; texts that came too late
+    for it.
     """
 
     def __init__(
@@ -59,26 +60,30 @@ class CodexConversation(state.Resource):
         self._total: dict[str, int] | None = None
         self._reader: TurnReader | None = None
         self._beginning: asyncio.Future[Any] | None = None
+        self._begun = False
         self._early: list[str] = []
         self._late: list[str] = []
 
     async def turn(self, ask: Ask) -> AsyncGenerator[Event, None]:
         """Take one turn; see `protocol.Conversation`."""
-        server: AppServer | None = None
-        try:
-            async with self._servers.use(self._settings) as server:
-                async for event in self._turn_on(server, ask):
-                    yield event
-        except ProgramFailed as error:
-            yield Failed("died", str(error))
-        except Refused as error:
-            yield await self._refused(server, str(error))
-
-    async def _refused(self, server: AppServer | None, reason: str) -> Failed:
-        """Return the failure of a turn whose server would not do something, or is gone."""
-        if server is None or server.alive:
-            return Failed("refused", reason)
-        return Failed("died", reason, status=server.status, detail=server.tail)
+        for tries_left in (1, 0):
+            self._begun = False
+            try:
+                async with self._servers.use(self._settings) as server:
+                    async for event in self._turn_on(server, ask):
+                        yield event
+                return
+            except ProgramFailed as error:
+                yield Failed("died", str(error))
+                return
+            except Refused as error:
+                if server.alive:
+                    yield Failed("refused", str(error))
+                    return
+                if self._begun or not tries_left:
+                    yield Failed("died", str(error), status=server.status, detail=server.tail)
+                    return
+            # Another turn has taken the server with it before this one had begun.
 
     async def _turn_on(self, server: AppServer, ask: Ask) -> AsyncGenerator[Event, None]:
         await self._open(server, ask)
@@ -115,8 +120,10 @@ class CodexConversation(state.Resource):
         """Have the thread open on this server. Raises `Refused`."""
         if self._server is server and self._thread:
             return
-        if ask.again and not self._name:
-            raise Refused("the program ended before it could be asked again")
+        if not self._name:  # such a thread ends with its server
+            if ask.again:
+                raise ProgramFailed("the program ended before it could be asked again")
+            self._thread = ""
         self._server = server
         if not self._thread and self._known:
             self._thread = await self._found(server)
@@ -171,6 +178,7 @@ class CodexConversation(state.Resource):
                 params["outputSchema"] = msgspec.json.decode(ask.schema)
             self._beginning = server.ask("turn/start", params)
         answer = await asyncio.shield(self._beginning)
+        self._begun = True
         self._note_turn(reader, answer)
         early, self._early = self._early, []
         for one in early:
