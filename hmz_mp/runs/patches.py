@@ -40,8 +40,12 @@ class PatchJournal:
         if not path.is_file():
             raise BadInput(f"there is no ledger in {str(directory)!r}")
         self._connection = sqlite3.connect(path, timeout=_SECONDS, isolation_level=None)
-        # Safe against the end of this process, as the ledger is.
-        self._connection.execute("PRAGMA synchronous = NORMAL")
+        try:
+            # Safe against the end of this process, as the ledger is.
+            self._connection.execute("PRAGMA synchronous = NORMAL")
+        except BaseException:
+            self._connection.close()
+            raise
 
     def __repr__(self) -> str:
         return f"<PatchJournal {self._directory.name}>"
