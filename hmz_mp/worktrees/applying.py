@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from hmz_mp.worktrees.composing import Composer, Conflict, index_lines
 from hmz_mp.worktrees.disk import Disk
-from hmz_mp.worktrees.patches import changes_of
+from hmz_mp.worktrees.patches import changes_of, is_safe
 from hmz_mp.worktrees.writing import FileMoved, Writer
 from hmz_mp_worker.git import GitFailed
 from hmz_mp_worker.worktrees.removal import alone, remove_tree
@@ -140,14 +140,29 @@ class _Applier:
         """Apply everything that can be."""
         self._base = self._checkout.commit_for(self._base)
         for patch in self._journal.patches():
-            changes = patch.plan if patch.state == "applying" else None
-            if changes is None:
-                changes = changes_of(self._journal.text(patch.number))
-            done = patch.state == "applied" or not changes
-            (self._done if done else self._left).append(_Work(patch, changes))
+            work = self._begun(patch)
+            if work is not None:
+                done = patch.state == "applied" or not work.changes
+                (self._done if done else self._left).append(work)
         self.result.already = sum(work.patch.state == "applied" for work in self._done)
         while self._left:
             self._round()
+
+    def _begun(self, patch: RecordedPatch) -> _Work | None:
+        """Return what there is to do for a patch, or ``None`` for one that can be none of ours."""
+        if patch.state == "applying" and patch.plan is not None:
+            return _Work(patch, patch.plan)
+        work = _Work(patch, [])
+        try:
+            work.changes = changes_of(self._journal.text(patch.number))
+        except ValueError as error:
+            self._conflicted(work, f"it cannot be read: {error}")
+            return None
+        unsafe = [change.path for change in work.changes if not is_safe(change.path)]
+        if unsafe:
+            self._conflicted(work, f"it would write to {os.fsdecode(unsafe[0])!r}")
+            return None
+        return work
 
     def finish(self) -> Application:
         problem = self.result.problem or ""

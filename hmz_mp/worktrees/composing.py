@@ -15,7 +15,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from hmz_mp.worktrees.disk import SPECIAL, Disk, files_below, staged_entries
-from hmz_mp.worktrees.patches import Change, Entry, is_safe, text_of
+from hmz_mp.worktrees.patches import Change, Entry, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence, Set
@@ -81,9 +81,6 @@ class Composer:
         ``text`` returns the patch, which is only wanted where there is something to merge;
         ``None`` is for what may not be merged.
         """
-        unsafe = [change.path for change in changes if not is_safe(change.path)]
-        if unsafe:
-            raise Conflict(unsafe)
         now = {change.path: self.current[change.path] for change in changes}
         differing = [one for one in changes if now[one.path] not in (one.before, one.after)]
         if any(one.after is not None and one.after.blob in self._missing for one in changes):

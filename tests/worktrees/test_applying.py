@@ -372,6 +372,27 @@ def test_nothing_is_written_through_a_link(bench: Bench, tmp_path: Path) -> None
     assert list(outside.iterdir()) == []
 
 
+def test_something_that_is_no_file_is_in_the_way(bench: Bench) -> None:
+    bench.edit("item", puts("pipe", "x\n"))
+    os.mkfifo(bench.repository.place("pipe"))
+    done = bench.apply()
+    assert problems(done) == {"item": "'pipe': conflicts with what is in the checkout now"}
+
+
+@pytest.mark.parametrize("path", ["../outside", ".git/hooks/post-checkout", "sub/../../x"])
+def test_a_patch_that_is_none_of_ours_is_refused_alone(bench: Bench, path: str) -> None:
+    new = f":000000 100644 {'0' * 40} {'1' * 40} A\t{path}\n\ndiff --git a/{path} b/{path}\n"
+    bench.journal.add("unsafe", new.encode())
+    bench.journal.add("nonsense", b"hello\n")
+    bench.edit("item", replaces("a.txt", "two", "2"))
+    done = bench.apply()
+    assert done.applied == 1
+    assert problems(done) == {
+        "unsafe": f"it would write to {path!r}",
+        "nonsense": "it cannot be read: this is no patch: it says b'hello' of a file",
+    }
+
+
 def test_a_sparse_checkout(bench: Bench) -> None:
     bench.repository.git("sparse-checkout", "set", "deep")
     assert bench.repository.exists("deep/er/c.txt")

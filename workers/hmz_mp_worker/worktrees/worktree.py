@@ -119,6 +119,7 @@ class Worktree:
         try:
             worktree._prepare(keep=session is not None)
         except BaseException as error:
+            fcntl.flock(lock, fcntl.LOCK_UN)
             os.close(lock)
             if isinstance(error, (GitFailed, OSError)):
                 raise WorktreeFailed(f"no worktree could be made: {error}") from error
