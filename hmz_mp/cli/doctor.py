@@ -116,9 +116,8 @@ def print_examination(found: Examination, console: Console) -> None:
     """Print it for people, folded to the width of a terminal."""
     width = console.width if console.is_terminal else _NO_LIMIT
     title = f"hmz-mp {__version__}, Python {platform.python_version()}, {platform.platform()}"
-    for line in safe_text(title, "bold").wrap(console, width, overflow="fold"):
-        line.rstrip()
-        console.print(line, soft_wrap=True)
+    for line in _folded(title, console, width):
+        console.print(safe_text(line, "bold"), soft_wrap=True)
     _print_lines(console, width, "this machine", _machine(found))
     _print_lines(console, width, "agents", _agents(found))
 
@@ -166,14 +165,16 @@ def _print_lines(console: Console, width: int, heading: str, lines: Iterator[_Li
     names = min(_WIDEST_NAME, max(len(name) for name, _, _ in told))
     console.print(safe_text(heading, "bold"), soft_wrap=True)
     for name, words, style in told:
-        room = max(10, width - _INDENT - names - _GAP)
-        folded = list(safe_text(words).wrap(console, room, overflow="fold"))
         label = safe_text(" " * _INDENT).append(name, style)
         if len(name) > names:
             console.print(label, soft_wrap=True)
-            label = safe_text(" " * _INDENT)
-        for line in folded:
-            line.rstrip()
-            label.append(" " * (_INDENT + names + _GAP - len(label.plain)))
-            console.print(label.append_text(line), soft_wrap=True)
             label = safe_text("")
+        for line in _folded(words, console, max(10, width - _INDENT - names - _GAP)):
+            label.append(" " * (_INDENT + names + _GAP - len(label.plain)))
+            console.print(label.append_text(safe_text(line)), soft_wrap=True)
+            label = safe_text("")
+
+
+def _folded(words: str, console: Console, width: int) -> list[str]:
+    lines = safe_text(words).wrap(console, width, overflow="fold")
+    return [line.plain.strip() for line in lines]
