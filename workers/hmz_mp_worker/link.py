@@ -1,6 +1,6 @@
 """A worker's side of its connection: answers out, in packs; whatever a turn says, at once.
 
-Answers wait on the shared `page` and are sent together: when nothing else is queued, when a
+Answers wait on the shared `page` and are sent together: when nothing else is queued, when half a
 millisecond has passed, when the page is full, and by a watching thread when a call takes long.
 The one lock keeps two threads from sending at once.
 """
