@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Source", "source_of"]
 
-_STEP_MOST = 32  # items between looks at the clock
+_QUICK = frozenset({list, tuple, range, str, bytes, dict, set, frozenset})  # reading runs no code
+_ALL = 1 << 62
+_STEP_MOST = 32  # items of others between looks at the clock
 _READ_SECONDS = 0.001  # how long reading may keep the loop, but for one item that takes longer
 
 
@@ -69,7 +71,8 @@ class _ReadInPlace(Source):
         self._items: Iterator[Any] = (
             zip(*iterables, strict=False) if several else iter(iterables[0])
         )
-        self._step = 1
+        quick = _QUICK.issuperset(map(type, iterables))
+        self._step = _ALL if quick else 1
 
     def take(self, count: int) -> list[Any]:
         """Return the next items, at most ``count``; none when there are no more."""
@@ -94,8 +97,9 @@ class _ReadInPlace(Source):
         return items
 
     def _look_at_the_clock(self, until: float) -> None:
-        self.slow = monotonic() > until
-        self._step = max(1, self._step // 4) if self.slow else min(self._step * 2, _STEP_MOST)
+        if self._step < _ALL:
+            self.slow = monotonic() > until
+            self._step = max(1, self._step // 4) if self.slow else min(self._step * 2, _STEP_MOST)
 
 
 class _ReadAhead(Source):

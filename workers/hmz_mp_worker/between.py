@@ -101,6 +101,13 @@ class Changes:
         path = sys.path
         return bool(self.before) or path is not self._path or path != self._entries
 
+    def expected(self) -> tuple[dict[Key, Any], list[str], list[str]]:
+        """Return what `any` looks at, for who looks often: what was noted, the path, its entries.
+
+        They hold until `put_back` or `accept`.
+        """
+        return self.before, self._path, self._entries
+
     def accept(self) -> None:
         """Take what is there now as what holds between calls."""
         self.before.clear()

@@ -50,7 +50,8 @@ class Pack:
         ]
 
     def _call_each(self, items: Iterable[tuple[Any, ...]], failures: dict[int, bytes]) -> list[Any]:
-        function, anything_changed = self.function, changes.any
+        function = self.function
+        noted, path, entries = changes.expected()  # as `changes.any`, which costs more than a call
         ticket = process.turn.ticket if self.divisible and process.turn is not None else None
         values: list[Any] = []
         keep = values.append
@@ -62,11 +63,12 @@ class Pack:
                     leave_fork(error)
                 failures[len(values)] = pack_failure(error, skip=sys._getframe())
                 keep(None)
-            if process.forked:
-                leave_fork(None)
-            if anything_changed():
+            if noted or path != entries or sys.path is not path:
                 changes.put_back()
-            if process.late == ticket:
+                noted, path, entries = changes.expected()
+            if process.forked or process.late == ticket:
+                if process.forked:
+                    leave_fork(None)
                 break
         return values
 
