@@ -40,8 +40,9 @@ log = logging.getLogger("hmz_mp")
 class Submitter:
     """Begins the turns of one agent and can end all of them."""
 
-    # The whole state: how many sessions there were; turns in flight by the pool's turn; the reason
-    # to stop; the watchers; the last pool, set up for this agent; and what its turns have used.
+    # The whole state: how many sessions there were; turns in flight by the pool's turn, and what
+    # was heard of one, by thread, that is just being submitted; the reason to stop; the watchers;
+    # the last pool, set up for this agent; and what its turns have used.
     def __init__(self, spec: str, id: str, engine: Engine) -> None:  # noqa: A002  # as in api.md
         self.spec = spec
         self.id = id
@@ -49,6 +50,7 @@ class Submitter:
         self.stopped: str | None = None
         self._engine = engine
         self._live: dict[Turn, AgentTurn] = {}
+        self._early: dict[int, list[tuple[Turn, object]]] = {}
         self._watchers: list[Callable[[TurnEvent], object]] = []
         self._view: tuple[Pool, Caller, portal.Home] | None = None
         self._usages = Usages()
@@ -161,10 +163,26 @@ class Submitter:
         if tree is not None:
             call, arguments = in_worktree(tree, call, arguments, waits=engine.waits)
         submit = partial(view.submit, call, *arguments)
-        submitted = turn.submit(submit, self.stopped)
+        self._submit(turn, submit)
+        return turn
+
+    def _submit(self, turn: AgentTurn, submit: Callable[[], Turn]) -> None:
+        """Hand a turn to the pool, which may ship it at once: before anybody knows whose it is."""
+        here = threading.get_ident()
+        before, early = self._early.get(here), []
+        self._early[here] = early
+        try:
+            submitted = turn.submit(submit, self.stopped)
+        finally:
+            if before is None:
+                del self._early[here]
+            else:
+                self._early[here] = before
         if submitted is not None:
             self._live[submitted] = turn
-        return turn
+            for whose, event in early:
+                if whose is submitted:
+                    turn.heard(event)
 
     def forget(self, turn: Turn) -> None:
         """Take note that a turn has ended."""
@@ -174,6 +192,8 @@ class Submitter:
         agent_turn = self._live.get(turn)
         if agent_turn is not None:
             agent_turn.heard(event)
+        elif (early := self._early.get(threading.get_ident())) is not None:
+            early.append((turn, event))
 
     def stop(self, reason: str) -> None:
         """Refuse turns from now on, and end those in flight, each on its own loop."""

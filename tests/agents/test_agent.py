@@ -405,6 +405,16 @@ async def test_a_run_that_raises_leaves_nobody_waiting(
     assert caplog.text.count("RuntimeError: the disk is full") == 3
 
 
+async def test_a_turn_that_is_shipped_as_it_is_submitted_begins_for_its_run(pool: Pool) -> None:
+    agent = tool("shout")
+    for _ in range(3):  # by the second a worker waits, and has the turn before anybody knows of it
+        with running(pool) as run:
+            await agent.aturn("x")
+        assert [what for what, *_ in run.told] == ["submitted", "began", "ended"]
+        assert run.told[1][2] == "running"
+        assert run.told[1][1].worker is not None
+
+
 async def test_a_run_that_cancels_a_record(pool: Pool, tmp_path: Path) -> None:
     agent = tool("ahold")
     with running(pool) as run:
