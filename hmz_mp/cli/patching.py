@@ -5,6 +5,7 @@ Owns the words. Imported by ``cli.conduct``, ``cli.apply`` and ``cli.gc``.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import sys
 from pathlib import Path
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
     from hmz_mp.cli.checks import Checked
     from hmz_mp.runs.ledger import Ledger
     from hmz_mp.worktrees.checkout import Checkout
+    from hmz_mp.worktrees.trees import Opened
 
 __all__ = ["apply_run", "close_worktrees", "make_worktrees", "patch_lines", "say_lines"]
 
 _BAD_INPUT = 2
 _NAMED = 20
 _SUBMODULES = 5
+_LISTED = 5
 
 
 def make_worktrees(checked: Checked, ledger: Ledger) -> Worktrees:
@@ -42,11 +45,28 @@ def make_worktrees(checked: Checked, ledger: Ledger) -> Worktrees:
     if every_turn:
         try:
             opened = trees.open()
+            _check_items(checked, opened)
         except BadInput:
+            trees.close()
             ledger.finish("bad input", _BAD_INPUT, {})
             raise
         say_lines(_about_submodules(opened.checkout.submodules()))
     return trees
+
+
+def _check_items(checked: Checked, opened: Opened) -> None:
+    """Raise `BadInput` for items of a list that no worktree will have; git's own are all there."""
+    if checked.options.items is None:
+        return
+    paths = [item.path for item in checked.items() if item.path is not None]
+    missing = opened.checkout.left_out(opened.base, paths)
+    if missing:
+        names = ", ".join(repr(os.fsdecode(path)) for path in missing[:_LISTED])
+        more = f" and {len(missing) - _LISTED:,} more" if len(missing) > _LISTED else ""
+        raise BadInput(
+            f"--worktree: {names}{more} will not be in the worktrees: git ignores it, or it is in "
+            "a submodule or a repository of its own"
+        )
 
 
 def _about_submodules(names: list[str]) -> list[str]:

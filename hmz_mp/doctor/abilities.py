@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hmz_mp.errors import HmzMpError
 from hmz_mp.futures import ProcessExecutor
+from hmz_mp.worktrees.checkout import OLDEST_GIT
 from hmz_mp_worker.kernel import open_process
 from hmz_mp_worker.page import anonymous_file
 
@@ -31,7 +32,6 @@ __all__ = ["Ability", "look"]
 _START_SECONDS = 30.0
 _FEW_DESCRIPTORS = 1024
 _FEW_PROCESSES = 256
-_OLDEST_GIT = (2, 33)
 _OLDEST_SQLITE = (3, 24, 0)
 
 
@@ -152,6 +152,7 @@ def _git() -> Ability:
     if said is None:
         return Ability("git", False, f"{path} --version ended with status {asked.returncode}")
     version = said[0].decode("ascii")
-    if (int(said[1]), int(said[2])) < _OLDEST_GIT:
-        return Ability("git", False, f"{version}; --worktree needs 2.33 or later")
+    if (int(said[1]), int(said[2])) < OLDEST_GIT:
+        needed = ".".join(map(str, OLDEST_GIT))
+        return Ability("git", False, f"{version}; --worktree needs {needed} or later")
     return Ability("git", True, f"{version}, {path}")

@@ -7,16 +7,22 @@ Imported by ``hmz_mp.worktrees`` only.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hmz_mp.errors import BadInput
 from hmz_mp_worker.git import REDIRECTING, Git, GitFailed
 from hmz_mp_worker.worktrees.staging import stage_everything, submodules
 
-__all__ = ["Checkout"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
+__all__ = ["OLDEST_GIT", "Checkout"]
+
+OLDEST_GIT = (2, 33)
 MOST_UNCOMMITTED = 2 << 30  # bytes that are copied into the repository
 _NAMED = 3  # files in a message
 
@@ -41,6 +47,7 @@ class Checkout:
         if shutil.which("git") is None:
             raise BadInput("worktrees need git, and there is none on PATH")
         git = Git(str(start.absolute()))
+        _check_version(git)
         try:
             top = git.line("rev-parse", "--show-toplevel")
             git_dir = git.line("rev-parse", "--absolute-git-dir")
@@ -52,6 +59,20 @@ class Checkout:
         checkout = cls(top, git_dir, "" if inside == "." else inside)
         checkout._check()
         return checkout
+
+    def left_out(self, base: str, paths: Iterable[bytes]) -> list[bytes]:
+        """Return those of ``paths``, from where the run was started, that no worktree will have.
+
+        What is behind a link to a directory is taken to be there.
+        """
+        tree = set(self.git().names("ls-tree", "-r", "-z", "--name-only", base))
+        inside = os.fsencode(self.inside)
+        missing = []
+        for path in paths:
+            name = os.path.normpath(inside + b"/" + path if inside else path)
+            if name not in tree and not any(one in tree for one in _above(name)):
+                missing.append(path)
+        return missing
 
     def git(self, index: str | None = None) -> Git:
         """Return git for it, at its top, with another index if one is given."""
@@ -103,3 +124,15 @@ class Checkout:
             stdin=b"The checkout, with what was not committed, as hmz-mp found it\n",
             identity=True,
         )
+
+
+def _above(name: bytes) -> Iterator[bytes]:
+    while name := os.path.dirname(name):  # noqa: PTH120  (bytes)
+        yield name
+
+
+def _check_version(git: Git) -> None:
+    said = re.search(r"(\d+)\.(\d+)[\w.]*", git.line("--version"))
+    if said is not None and (int(said[1]), int(said[2])) < OLDEST_GIT:
+        needed = ".".join(map(str, OLDEST_GIT))
+        raise BadInput(f"worktrees need git {needed} or later, and this is git {said[0]}")

@@ -243,6 +243,20 @@ def test_where_it_cannot_be_it_says_so_before_any_turn(
     assert not checkout.repository.exists(".hmz-mp")
 
 
+def test_items_that_no_worktree_has_are_said_before_any_turn(checkout: Checkout) -> None:
+    checkout.repository.write(".gitignore", "ignored*\n")
+    checkout.repository.write("ignored\n", "x\n")
+    checkout.repository.write("new", "two\n")
+    os.symlink(".", checkout.repository.place("link"))
+    given = ("--worktree", "-a", checkout.editor, "--items", "-", "-0")
+    done = checkout.project.exec(*given, stdin=b"f00\0ignored\n\0new\0link/f01")
+    assert done.status == 2
+    assert r"'ignored\n' will not be in the worktrees: git ignores it" in done.err
+    checkout.assert_nothing_is_left()
+    done = checkout.project.exec(*given, "--json", stdin=b"f00\0new\0link/f01\0a record")
+    assert done.states == {"f00": "ok", "new": "ok", "link/f01": "ok", "a record": "failed"}
+
+
 # Interrupted and killed.
 
 

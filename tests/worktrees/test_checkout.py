@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -166,3 +167,31 @@ def test_no_git(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(BadInput, match="need git"):
         Checkout.find(repository.top)
+
+
+@pytest.mark.parametrize(
+    ("said", "fits"), [("2.32.7", False), ("2.33.0", True), ("3.0.0", True), ("odd", True)]
+)
+def test_an_old_git(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, fits: bool
+) -> None:
+    real = shutil.which("git")
+    program = tmp_path / "bin" / "git"
+    program.parent.mkdir()
+    program.write_text(
+        '#!/bin/sh\nfor word; do [ "$word" = --version ] && {\n'
+        f'echo "git version {said}"; exit; }}\ndone\nexec {real} "$@"\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    if fits:
+        assert Checkout.find(repository.top).top == str(repository.top)
+    else:
+        with pytest.raises(BadInput, match=r"need git 2\.33 or later, and this is git 2\.32\.7"):
+            Checkout.find(repository.top)
+
+
+def test_what_no_worktree_will_have(repository: Repository) -> None:
+    checkout = Checkout.find(repository.top / "deep")
+    paths = [b"er/c.txt", b"er/none", b"../a.txt", b"../x"]
+    assert checkout.left_out(repository.head, paths) == [b"er/none", b"../x"]
