@@ -169,7 +169,8 @@ class Submitter:
     def _submit(self, turn: AgentTurn, submit: Callable[[], Turn]) -> None:
         """Hand a turn to the pool, which may ship it at once: before anybody knows whose it is."""
         here = threading.get_ident()
-        before, early = self._early.get(here), []
+        before = self._early.get(here)
+        early: list[tuple[Turn, object]] = []
         self._early[here] = early
         try:
             submitted = turn.submit(submit, self.stopped)

@@ -191,3 +191,12 @@ async def test_leaving_the_pool_leaves_nothing(make: Make, tmp_path: Path) -> No
         started = [*await pids(tmp_path / "pid"), int(await session.aturn("pid"))]
         assert all(is_alive(pid) for pid in started)
     assert not any(is_alive(pid) for pid in started)
+
+
+async def test_a_codex_without_an_app_server(pool: Pool, make: Make) -> None:
+    agent = make(env="FAKE_START=missing")
+    assert await agent.abatch(["say one", "say two"]) == ["one", "two"]
+    session = agent.new()
+    await session.aturn("say first")
+    assert await session.aturn("history") == '["say first", "history"]'
+    assert agent.spent.input_tokens == 400

@@ -343,7 +343,94 @@ def note(file: str, *pids: int) -> None:
     new.rename(file)
 
 
+class Exec:
+    """One turn of ``codex exec --json``: a method for each first word of a prompt."""
+
+    def __init__(self, argv: list[str]) -> None:
+        self.argv = argv
+        folder = Path(os.environ["HOME"], "threads")
+        folder.mkdir(parents=True, exist_ok=True)
+        self.thread = argv[-2] if argv[1] == "resume" else str(uuid.uuid4())
+        self.file = folder / self.thread
+        self.history: list[str] = []
+        if self.file.exists():
+            self.history = json.loads(self.file.read_text())["history"]
+
+    def run(self) -> None:
+        text = sys.stdin.read()
+        self.history.append(text)
+        self.file.write_text(json.dumps({"history": self.history, "name": ""}))
+        emit(type="thread.started", thread_id=self.thread)
+        emit(type="turn.started")
+        word, rest = (*text.split(None, 1), "", "")[:2]
+        method = getattr(self, f"do_{word}", None)
+        answer = method(rest) if method is not None else f"answer to {text}"
+        emit(type="item.completed", item={"type": "agent_message", "text": answer})
+        used = 100 * len(self.history)
+        usage = {"input_tokens": used, "cached_input_tokens": 0, "output_tokens": used // 10}
+        emit(type="turn.completed", usage=usage)
+
+    def do_say(self, rest: str) -> str:
+        return rest
+
+    def do_history(self, rest: str) -> str:
+        return json.dumps(self.history)
+
+    def do_args(self, rest: str) -> str:
+        return json.dumps(self.argv)
+
+    def do_schema(self, rest: str) -> str:
+        return Path(self.argv[self.argv.index("--output-schema") + 1]).read_text()
+
+    def do_tool(self, rest: str) -> str:
+        emit(type="item.started", item={"type": "command_execution", "command": rest})
+        return "used a tool"
+
+    def do_deny(self, rest: str) -> str:
+        sys.stderr.write(f"ERROR error=patch rejected: {rest}\n")
+        return "all done"
+
+    def do_error(self, rest: str) -> str:
+        emit(type="turn.failed", error={"message": rest})
+        sys.exit(1)
+
+    def do_exit(self, rest: str) -> str:
+        sys.exit(rest)
+
+    def do_status(self, rest: str) -> str:
+        """Answer, and exit with a status all the same."""
+        item = {"type": "agent_message", "text": "all done"}
+        emit(type="item.completed", item=item)
+        emit(type="turn.completed", usage={})
+        sys.exit(int(rest))
+
+    def do_stall(self, rest: str) -> str:
+        time.sleep(1000)
+        return ""
+
+    def do_garbage(self, rest: str) -> str:
+        sys.stdout.buffer.write(b"Warning: \xff\n[1]\n{}\n")
+        sys.stdout.buffer.flush()
+        return rest
+
+    def do_child(self, rest: str) -> str:
+        tool = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+        note(rest, os.getpid(), tool.pid)
+        tool.wait()
+        return "the tool has ended"
+
+    def do_wait(self, rest: str) -> str:
+        """Note the pid in a file, and wait until there is another."""
+        note(rest, os.getpid())
+        while not Path(f"{rest}.go").exists():
+            time.sleep(0.01)
+        return "went on"
+
+
 if __name__ == "__main__":
     if os.environ.get("FAKE_STUBBORN"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    Server().run()
+    if sys.argv[1] == "exec":
+        Exec(sys.argv[1:]).run()
+    else:
+        Server().run()

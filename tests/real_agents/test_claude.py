@@ -182,6 +182,14 @@ async def test_an_edit(make: Make, records: list[TurnRecord], folder: Path) -> N
     assert json.loads(record.usage)[0]["cached_tokens"] == 800
 
 
+async def test_a_program_that_is_used_again_reads_a_file_again(make: Make, folder: Path) -> None:
+    agent, file = make(), folder / "m.py"
+    for _ in range(2):
+        file.write_text("def add(a, b): ...\n")
+        assert await agent.aturn(f"edit {file}", cwd=folder) == "Annotated."
+        assert file.read_text() == "def add(a: int): ...\n"
+
+
 async def test_a_conversation_of_three_turns_and_its_usage(
     make: Make, records: list[TurnRecord], server: ModelServer
 ) -> None:

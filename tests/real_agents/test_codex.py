@@ -162,8 +162,9 @@ def make(pool: Pool, records: list[TurnRecord]) -> Make:
             records.append(event.record)
 
     def make(**settings: Any) -> Agent:
-        words = "".join(f",{key}={value}" for key, value in settings.items())
-        agent = agent_from_spec(f"cli=codex,model=gpt-5,program={program}{words}")
+        given = {"program": program, **settings}
+        words = "".join(f",{key}={value}" for key, value in given.items())
+        agent = agent_from_spec(f"cli=codex,model=gpt-5{words}")
         agent.watch(note)
         return agent
 
@@ -398,3 +399,27 @@ async def test_what_a_turn_left_running_ends_with_it(make: Make, folder: Path) -
 async def test_an_objective(make: Make, server: ModelServer) -> None:
     assert await make().apursue("the sky is blue") == "The sky is blue."
     assert any("the sky is blue" in json.dumps(one["body"]) for one in server.requests)
+
+
+async def test_a_codex_without_an_app_server(
+    make: Make, records: list[TurnRecord], folder: Path
+) -> None:
+    program = folder / "old-codex"
+    program.write_text(
+        "#!/bin/sh\n"
+        'if [ "$1" = app-server ]; then\n'
+        "  echo \"error: unrecognized subcommand 'app-server'\" >&2; exit 2\n"
+        "fi\n"
+        f'exec {real_program("codex")} "$@"\n'
+    )
+    program.chmod(0o755)
+    agent = make(program=program, effort="low")
+    session = agent.new(folder)
+    assert await session.aturn("hello, once") == "Hello."
+    assert await session.aturn("hello, twice") == "Hello."
+    assert [record.input_tokens for record in records] == [100, 100]
+    assert await agent.aturn("write new.txt", cwd=folder) == "Written."
+    assert (folder / "new.txt").exists()
+    assert await agent.aturn("number please", schema=Number) == Number(3)
+    denied = await failure(agent.aturn("write /var/tmp/outside.txt", cwd=folder))
+    assert denied.kind == "denied"

@@ -19,6 +19,7 @@ from hmz_mp_worker.backends.protocol import (
     failure_of_status,
     judge,
     read_agent_event,
+    status_in,
     write_agent_event,
 )
 
@@ -99,3 +100,16 @@ def test_the_error_says_its_kind_and_survives_pickling() -> None:
     assert str(error) == "limited: 429 slow down"
     again = pickle.loads(pickle.dumps(error))
     assert vars(again) == vars(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("unexpected status 401 Unauthorized", 401),
+        ("exceeded retry limit, last status: 429 Too Many Requests", 429),
+        ("status code 503", 503),
+        ("no answer in 200 seconds", None),
+    ],
+)
+def test_a_status_in_a_message(text: str, status: int | None) -> None:
+    assert status_in(text) == status

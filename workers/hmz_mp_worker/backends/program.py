@@ -209,6 +209,13 @@ class Program(asyncio.SubprocessProtocol, state.Resource):
         if not stdin.is_closing():
             stdin.write(line + b"\n")
 
+    def feed(self, data: bytes) -> None:
+        """Give it all that it will ever read."""
+        stdin = cast(Any, self._transport.get_pipe_transport(0))
+        if not stdin.is_closing():
+            stdin.write(data)
+        stdin.close()
+
     def note(self, data: bytes) -> None:
         """Keep something of what it wrote beside its protocol."""
         self._tail = (self._tail + data)[-TAIL:]

@@ -34,6 +34,7 @@ __all__ = [
     "failure_of_status",
     "judge",
     "read_agent_event",
+    "status_in",
     "write_agent_event",
 ]
 
@@ -206,7 +207,8 @@ def judge(
 
 
 _TOO_LONG = re.compile(
-    r"(prompt|input) is too long|context[ _](length|window)|maximum context|too many tokens",
+    r"(prompt|input) is too long|context[ _](length|window)|maximum context|too many tokens"
+    r"|out of room in the model's context",
     re.IGNORECASE,
 )
 
@@ -227,6 +229,12 @@ def failure_of_status(
     else:
         kind = "refused"
     return Failed(kind, reason, retry_after=retry_after, detail=detail)
+
+
+def status_in(text: str) -> int | None:
+    """Return the HTTP status that a message of a program's names, if it does."""
+    found = re.search(r"\bstatus(?: code)?:? (\d{3})\b", text)
+    return int(found[1]) if found is not None else None
 
 
 def encodable(text: str) -> str:

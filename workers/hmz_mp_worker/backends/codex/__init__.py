@@ -5,7 +5,8 @@ settings in this worker, each in a directory of its own. A conversation that is 
 is named by the id that the coordinator gave it, and found by that name by another worker.
 
 ``settings`` is how a server is started; ``server`` is one of them, ``servers`` those of a worker;
-``reading`` is what is heard of a turn; ``conversation`` drives it.
+``reading`` is what is heard of a turn; ``conversation`` drives it. ``oneshot`` is for a Codex that
+has no app server.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from hmz_mp_worker import state
 from hmz_mp_worker.backends.codex.conversation import CodexConversation
+from hmz_mp_worker.backends.codex.oneshot import ExecConversation
 from hmz_mp_worker.backends.codex.servers import Servers
 from hmz_mp_worker.backends.codex.settings import EFFORTS, PERMISSIONS, STALL, Settings
 from hmz_mp_worker.backends.driving import drive
@@ -31,21 +33,23 @@ _servers = Servers()  # of this worker: they outlive turns, on purpose
 async def arun(settings: Settings, request: Request) -> str:
     """Take one turn and return the answer. Raises `AgentFailed`."""
     if request.conversation:
-        return await drive(_kept(settings, request), request, strict=True)
-    cwd = request.cwd or os.getcwd()  # noqa: PTH109  # a str, as requests have it
-    conversation = CodexConversation(settings, cwd, _servers)
+        values = state.session_state()
+        kept = values.get(_KEPT)
+        if not isinstance(kept, (CodexConversation, ExecConversation)):
+            kept = values[_KEPT] = await _conversation(settings, request)
+        return await drive(kept, request, strict=True)
+    conversation = await _conversation(settings, request)
     try:
         return await drive(conversation, request, strict=True)
     finally:
         await conversation.close()
 
 
-def _kept(settings: Settings, request: Request) -> CodexConversation:
-    values = state.session_state()
-    kept = values.get(_KEPT)
-    if not isinstance(kept, CodexConversation):
-        cwd = request.cwd or os.getcwd()  # noqa: PTH109
-        kept = values[_KEPT] = CodexConversation(
-            settings, cwd, _servers, request.conversation, known=request.place > 0
-        )
-    return kept
+async def _conversation(
+    settings: Settings, request: Request
+) -> CodexConversation | ExecConversation:
+    cwd = request.cwd or os.getcwd()  # noqa: PTH109  # a str, as requests have it
+    name, known = request.conversation, request.place > 0
+    if await _servers.can_serve(settings):
+        return CodexConversation(settings, cwd, _servers, name, known=known)
+    return ExecConversation(settings, cwd, name, known=known)

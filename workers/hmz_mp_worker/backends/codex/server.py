@@ -18,9 +18,10 @@ from hmz_mp_worker.backends.program import Program, ProgramFailed
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["AppServer", "Inbox", "Refused"]
+__all__ = ["AppServer", "Inbox", "NoAppServer", "Refused"]
 
 _START_SECONDS = 30.0  # on a busy machine, with plugins to load
+_UNKNOWN = ("unrecognized subcommand", "unexpected argument", "not a terminal")
 _FOR_EVER = 1e9  # seconds: each turn has a bound of its own
 
 _encode = msgspec.json.encode
@@ -39,6 +40,10 @@ _ANSWERS: Mapping[str, Any] = {
 
 class Refused(Exception):
     """Raised when the server answers a request with an error, or has ended."""
+
+
+class NoAppServer(ProgramFailed):
+    """Raised when the program does not know what an app server is."""
 
 
 class Inbox:
@@ -94,7 +99,9 @@ class AppServer(state.Resource):
             await server._greet()
         except Refused as error:
             await server.end()
-            raise ProgramFailed(f"its app server did not start: {error}") from error
+            is_unknown = any(one in program.tail for one in _UNKNOWN)
+            failed = NoAppServer if is_unknown else ProgramFailed
+            raise failed(f"its app server did not start: {error}") from error
         except TimeoutError as error:
             await server.end()
             raise ProgramFailed("its app server did not start: it said nothing") from error

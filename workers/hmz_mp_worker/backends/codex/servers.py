@@ -9,7 +9,8 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from hmz_mp_worker.backends.codex.server import AppServer
+from hmz_mp_worker.backends.codex.server import AppServer, NoAppServer
+from hmz_mp_worker.backends.program import ProgramFailed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -34,10 +35,11 @@ class _Place:
 class Servers:
     """All servers of a worker."""
 
-    # The whole state: the places, and what is being closed.
+    # The whole state: the places, which programs have an app server, and what is being closed.
     def __init__(self, idle_seconds: float = IDLE_SECONDS) -> None:
         self._idle_seconds = idle_seconds
         self._places: dict[Any, _Place] = {}
+        self._has_server: dict[str, bool] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
@@ -61,6 +63,21 @@ class Servers:
             if not place.users:
                 loop = asyncio.get_running_loop()
                 place.idle = loop.call_later(self._idle_seconds, self._drop, settings.server)
+
+    async def can_serve(self, settings: Settings) -> bool:
+        """Tell whether the program has an app server; whatever else is wrong, the turn will say."""
+        known = self._has_server.get(settings.program)
+        if known is not None:
+            return known
+        try:
+            async with self.use(settings):
+                found = True
+        except NoAppServer:
+            found = False
+        except ProgramFailed:
+            return True
+        self._has_server[settings.program] = found
+        return found
 
     def _drop(self, key: Any) -> None:
         place = self._places.pop(key)

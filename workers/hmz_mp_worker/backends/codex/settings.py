@@ -16,6 +16,7 @@ __all__ = [
     "Settings",
     "arguments",
     "environment",
+    "exec_arguments",
     "thread_settings",
 ]
 
@@ -60,6 +61,20 @@ class Settings(msgspec.Struct, frozen=True):
 def arguments(settings: Settings) -> list[str]:
     """Return the program and its arguments."""
     return [settings.program, "app-server", *settings.arguments]
+
+
+def exec_arguments(settings: Settings, thread: str, schema_file: str) -> list[str]:
+    """Return the program and its arguments for one turn, whose prompt is its input."""
+    rung = PERMISSIONS[settings.permission]
+    words = [settings.program, "exec", *(["resume"] if thread else [])]
+    words += ["--json", "--skip-git-repo-check", "-m", settings.model]
+    words += ["-c", f'sandbox_mode="{rung["sandbox"]}"']
+    words += ["-c", f'approval_policy="{rung["approvalPolicy"]}"']
+    if settings.effort:
+        words += ["-c", f'model_reasoning_effort="{settings.effort}"']
+    if schema_file:
+        words += ["--output-schema", schema_file]
+    return [*words, *settings.arguments, *([thread] if thread else []), "-"]
 
 
 def environment(settings: Settings) -> dict[str, str]:
