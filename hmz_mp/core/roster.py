@@ -13,7 +13,7 @@ __all__ = ["Roster"]
 AHEAD_SECONDS = 0.001  # how much work is shipped ahead of a worker, at most
 AHEAD_TURNS = 128
 AHEAD_LEAST = 2  # calls in flight for a worker, where none takes longer than
-AHEAD_CALL_SECONDS = 0.005
+AHEAD_CALL_SECONDS = 0.01
 AHEAD_TIMEOUT = 1.0  # with less to run in, a call is not shipped ahead
 OVERHEAD_SECONDS = 5e-6  # what a call costs in a worker beside its own time
 
