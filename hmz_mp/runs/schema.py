@@ -103,12 +103,13 @@ CREATE TABLE patches (
 # that the session changed.
 PATCHES_THAT_COUNT = """
 SELECT number, item_id, patches.state, plan, problem, file
-FROM turns LEFT JOIN patches USING (number)
-WHERE turns.state = 'ok' AND length(patch) > 0 AND NOT EXISTS (
-    SELECT 1 FROM turns AS later
-    WHERE later.session = turns.session AND later.place > turns.place
-    AND later.state = 'ok' AND later.patch IS NOT NULL
-)
+FROM turns
+LEFT JOIN patches USING (number)
+LEFT JOIN (
+    SELECT session AS conversation_of, max(place) AS last_place FROM turns
+    WHERE state = 'ok' AND patch IS NOT NULL AND place > 0 GROUP BY session
+) ON conversation_of = session
+WHERE turns.state = 'ok' AND length(patch) > 0 AND (last_place IS NULL OR place >= last_place)
 ORDER BY number
 """
 
