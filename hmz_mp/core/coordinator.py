@@ -357,7 +357,8 @@ class Coordinator:
         known = self.policy.roster.workers.get(worker)
         starting = known is not None and known.state is WorkerState.STARTING
         self.policy.died(worker, running, error, monotonic())
-        if known is not None and starting and self.broken is None:
+        forker_lost = error.exitcode is None and error.signal is None  # the engine counts those
+        if known is not None and starting and not forker_lost and self.broken is None:
             reason = f"{_START_TRIES} ended before they were set up, the last one: {error}"
             self._start_failed(known.kind, reason, error.stderr_tail, 1)
         self._pump_soon()

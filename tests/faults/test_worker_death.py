@@ -226,6 +226,22 @@ async def test_an_initializer_that_fails_fails_every_turn_once(
         assert "no such licence" in text or "nothing to do here" in text
 
 
+def _note_and_wait(folder: str) -> None:
+    (Path(folder) / f"begun-{os.getpid()}").write_text(f"{os.getppid()}\n")
+    while not (Path(folder) / "go").exists():
+        time.sleep(0.002)
+
+
+async def test_the_process_that_forks_workers_is_killed_while_many_start(tmp_path: Path) -> None:
+    """That is one failure, not one for each of them."""
+    async with Pool(4, initializer=_note_and_wait, initargs=(str(tmp_path),)) as pool:
+        turns = [pool.submit(double, n) for n in range(20)]
+        await await_until(lambda: len([*filter(written, tmp_path.iterdir())]) == 4)
+        os.kill(int(written(next(tmp_path.iterdir()))), signal.SIGKILL)
+        (tmp_path / "go").touch()
+        assert await asyncio.gather(*turns) == [2 * n for n in range(20)]
+
+
 async def test_an_initializer_that_hangs_is_given_up() -> None:
     async with Pool(2, initializer=time.sleep, initargs=(3600,), start_timeout=0.5) as pool:
         began = time.monotonic()
