@@ -17,14 +17,17 @@ import msgspec
 import pytest
 
 from hmz_mp import Pool
-from hmz_mp.agents import Agent, Failed, Spent, Stopped, TurnEvent, Unrecoverable, agent_from_spec
+from hmz_mp.agents import Agent, Failed, Spent, TurnEvent, Unrecoverable, agent_from_spec
 from hmz_mp_worker.backends.protocol import Did, Opened
 from tests.agents.conftest import running
 from tests.fakes.programs import fake_claude
 from tests.helpers import await_until, is_alive, written
 
-pytestmark = pytest.mark.anyio
-on_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"])
+# What depends on the loop is in `test_conversing`.
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.parametrize("anyio_backend", ["asyncio"], scope="module"),
+]
 
 Make = Callable[..., Agent]
 
@@ -55,28 +58,6 @@ async def all_gone(started: list[int]) -> None:
 
 
 # Turns, batches, sessions ----------------------------------------------------------------------
-
-
-async def test_a_turn_and_what_it_cost(pool: Pool, make: Make) -> None:
-    agent = make()
-    assert agent.waits
-    with running(pool) as run:
-        assert await agent.aturn("say hello") == "hello"
-    (record,) = run.records()
-    assert (record.state, record.answer, record.attempts) == ("ok", "hello", 1)
-    assert (record.input_tokens, record.output_tokens, record.cost_usd) == (100, 7, 0.5)
-    assert msgspec.json.decode(record.usage) == [
-        {
-            "model": "opus",
-            "input_tokens": 100,
-            "output_tokens": 7,
-            "cached_tokens": 0,
-            "cost_usd": 0.5,
-        }
-    ]
-    assert record.conversation
-    assert record.failure is None
-    assert agent.spent == Spent(100, 7, 0.5)
 
 
 async def test_a_batch_reuses_programs_and_every_turn_is_a_conversation_of_its_own(
@@ -111,14 +92,6 @@ async def test_directories_have_programs_of_their_own(
     missing = await _failure(agent.aturn("cwd", cwd=tmp_path / "missing"))
     assert missing.kind == "died"
     assert "missing is not a directory" in missing.reason
-
-
-async def test_a_session_is_one_conversation(pool: Pool, make: Make) -> None:
-    one, two = make().batch_new(2)
-    assert await one.aturn("say first") == "first"
-    assert await two.aturn("history") == '["history"]'
-    assert await one.aturn("history") == '["say first", "history"]'
-    assert "".join([piece async for piece in one.stream("say abcd")]) == "abcd"
 
 
 async def test_a_session_goes_on_when_its_worker_was_killed(make: Make, tmp_path: Path) -> None:
@@ -180,7 +153,6 @@ async def test_what_an_agent_does_is_to_be_watched(pool: Pool, make: Make) -> No
     assert said[1] == Did("Bash ls\x1b[31m")  # data, whatever is in it: who shows it escapes it
 
 
-@on_asyncio
 async def test_many_at_once_in_one_worker(make: Make) -> None:
     agent = make()
     async with Pool(2) as pool:
@@ -288,65 +260,9 @@ async def test_usage_of_all_attempts(pool: Pool, make: Make) -> None:
 # Interjecting ----------------------------------------------------------------------------------
 
 
-async def test_interjecting(pool: Pool, make: Make, tmp_path: Path) -> None:
-    session = make().new()
-    with pytest.raises(RuntimeError, match=r"no turn of .* is running"):
-        session.interject("hello?")
-    answers = []
-
-    async def ask() -> None:
-        answers.append(await session.aturn(f"begin {tmp_path / 'pid'}"))
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(ask)
-        await pids(tmp_path / "pid")
-        session.interject("faster [please] \udcff")
-    assert answers == ["heard ['faster [please] \\\\udcff']"]
-    with pytest.raises(RuntimeError, match=r"no turn of .* is running"):
-        session.interject("too late")
-
-
-async def test_interjecting_from_another_thread(pool: Pool, make: Make, tmp_path: Path) -> None:
-    session = make().new()
-    answers = []
-
-    async def ask() -> None:
-        answers.append(await session.aturn(f"begin {tmp_path / 'pid'}"))
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(ask)
-        await pids(tmp_path / "pid")
-        await anyio.to_thread.run_sync(session.interject, "from a thread")
-    assert answers == ["heard ['from a thread']"]
-
-
 # Stopping --------------------------------------------------------------------------------------
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="finds processes by /proc")
-
-
-async def test_stopping_the_agent_ends_programs_and_their_tools(
-    pool: Pool, make: Make, tmp_path: Path
-) -> None:
-    agent = make()
-    ended = []
-
-    async def ask(file: Path) -> None:
-        with pytest.raises(Stopped) as caught:
-            await agent.aturn(f"child {file}")
-        ended.append(caught.value)
-
-    files = [tmp_path / "one", tmp_path / "two"]
-    started = []
-    async with anyio.create_task_group() as tasks:
-        for file in files:
-            tasks.start_soon(ask, file)
-        for file in files:
-            started += await pids(file)
-        agent.stop("enough")
-    assert len(ended) == 2
-    assert len(started) == 4
-    await all_gone(started)
 
 
 async def test_a_timeout_ends_them_too(pool: Pool, make: Make, tmp_path: Path) -> None:
@@ -355,25 +271,13 @@ async def test_a_timeout_ends_them_too(pool: Pool, make: Make, tmp_path: Path) -
     await all_gone(await pids(tmp_path / "pids"))
 
 
+@pytest.mark.slow
 async def test_stubborn_programs_end_in_bounded_time(
     pool: Pool, make: Make, tmp_path: Path
 ) -> None:
     agent = make(env="FAKE_STUBBORN=1", timeout=1)
     await _failure(agent.aturn(f"child {tmp_path / 'pids'}"))
     await all_gone(await pids(tmp_path / "pids"))
-
-
-@linux
-async def test_leaving_the_pool_leaves_nothing(make: Make, tmp_path: Path) -> None:
-    agent = make()
-    async with Pool(1):
-        orphans = tmp_path / "orphans"
-        await agent.aturn(f"orphan {orphans}")
-        session = agent.new()
-        program = int(await session.aturn("pid"))
-        started = [*await pids(orphans), program]
-        assert all(is_alive(pid) for pid in started)
-    assert not any(is_alive(pid) for pid in started)
 
 
 @linux
@@ -398,7 +302,6 @@ async def test_the_program_of_a_session_that_is_forgotten_ends_with_the_next_sub
     await all_gone([program])
 
 
-@on_asyncio
 async def test_two_hundred_conversations_take_little_longer_than_one(tmp_path: Path) -> None:
     """A program that costs next to nothing to start, so that it is our own time that shows."""
     program = tmp_path / "waits"

@@ -18,7 +18,11 @@ from tests.agents.conftest import running
 from tests.fakes.programs import fake_codex
 from tests.helpers import await_until, is_alive, written
 
-pytestmark = pytest.mark.anyio
+# What depends on the loop is in `test_conversing`.
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.parametrize("anyio_backend", ["asyncio"], scope="module"),
+]
 
 Make = Callable[..., Agent]
 

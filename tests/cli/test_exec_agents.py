@@ -47,7 +47,7 @@ def test_rows_and_the_ledger(project: Project, agents: dict[str, str], kind: str
 
 
 @BOTH
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_whatever_ends_the_run_ends_the_programs_and_their_tools(
     project: Project, agents: dict[str, str], kind: str, how: signal.Signals
 ) -> None:
