@@ -181,8 +181,8 @@ class PoolClosed(HmzMpError, RuntimeError):
     """Raised when a pool is used before it was entered or after it was left."""
 
 
-class BudgetExceeded(HmzMpError):
-    """Raised when a run has spent what ``--max-cost`` or ``--max-tokens`` allows."""
+class BudgetExceeded(Stopped):
+    """Raised by new turns once a run has spent what ``--max-cost`` or ``--max-tokens`` allows."""
 
 
 class ProtocolError(HmzMpError):

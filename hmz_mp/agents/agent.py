@@ -65,6 +65,11 @@ class Agent:
         return self._engine.waits
 
     @property
+    def prices(self) -> bool:
+        """Whether its turns say what they cost, if they cost anything."""
+        return self._engine.prices or not self._engine.converses
+
+    @property
     def stopped(self) -> bool:
         """Whether it was told to take no more turns."""
         return self._submitter.stopped is not None

@@ -53,7 +53,12 @@ def claude_engine(spec: Spec) -> Engine:
         stall=given.seconds("stall", claude.STALL),
     )
     # The folder of private homes goes when the agent does.
-    return Engine(claude.arun, (settings,), True, spec.text, options, converses=True, holds=homes)
+    return Engine(
+        *(claude.arun, (settings,), True, spec.text, options),
+        converses=True,
+        holds=homes,
+        prices=True,
+    )
 
 
 def codex_engine(spec: Spec) -> Engine:

@@ -18,6 +18,8 @@ class Engine(NamedTuple):
     it is a coroutine function, which waits more than it computes. ``options`` are the pool's, as
     the spec sets them.
 
+    ``prices`` says that its turns say what they cost.
+
     ``converses`` says that it is an agent that keeps conversations, can be told something in the
     middle of a turn, and knows of schemas: then it is given the `Request` itself. ``holds`` is
     what has to live as long as the agent.
@@ -30,3 +32,4 @@ class Engine(NamedTuple):
     options: dict[str, Any]
     converses: bool = False
     holds: object = None
+    prices: bool = False

@@ -17,7 +17,7 @@ from hmz_mp.agents.failures import Failed, Unrecoverable, detail_of, failed_by, 
 from hmz_mp.agents.schema import NotOfSchema
 from hmz_mp.agents.usage import Usages
 from hmz_mp.core.turns import Said, Shipped
-from hmz_mp.errors import BudgetExceeded, PoolClosed, Stopped
+from hmz_mp.errors import PoolClosed, Stopped
 from hmz_mp_worker.backends.protocol import AGENT, Opened, Spent, read_agent_event
 from hmz_mp_worker.worktrees.turns import Edited
 
@@ -113,7 +113,7 @@ class AgentTurn:
         self.home = home
         self.answer: Any = None
         self.error: BaseException | None = None
-        self.stopping: str | None = None
+        self.stopping: Stopped | None = None
         self.done = False
         self._owner = owner
         self._decode = decode
@@ -190,10 +190,11 @@ class AgentTurn:
         turn = self._turn
         return turn is not None and turn.tell(text.encode("utf-8", "surrogateescape"))
 
-    def stop(self, reason: str = "the run was stopped") -> None:
+    def stop(self, reason: str | Stopped = "the run was stopped") -> None:
         """End the turn for everyone: who awaits it gets `Stopped`. Only on the turn's own loop."""
         if not self.done and self._turn is not None:
-            self.stopping = self.stopping or reason
+            if self.stopping is None:
+                self.stopping = Stopped(reason) if isinstance(reason, str) else reason
             self._turn.cancel()
 
     def _landed(self, turn: Turn) -> None:
@@ -212,10 +213,10 @@ class AgentTurn:
             record.output = account.output
         if turn.cancelled():
             began = self.record.state == "running"
-            reason = self.stopping or "the turn was cancelled"
-            self._end("cancelled" if began else "not_run", Stopped(reason))
-        elif (error := turn.exception()) is not None:
-            self._end("failed", error)
+            error = self.stopping or Stopped("the turn was cancelled")
+            self._end("cancelled" if began else "not_run", error)
+        elif (failure := turn.exception()) is not None:
+            self._end("failed", failure)
         else:
             result = turn.result()
             if isinstance(result, Edited):
@@ -270,7 +271,7 @@ class AgentTurn:
             self._owner.tell(TurnEvent(kind, record, event))
 
     def _failure(self, error: BaseException) -> BaseException:
-        if isinstance(error, (PoolClosed, Stopped, BudgetExceeded)):
+        if isinstance(error, (PoolClosed, Stopped)):
             return error  # no fault of the turn's
         return failed_by(error, cmd=self._owner.command, item_id=self.record.item_id)
 

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from hmz_mp.agents import agent_from_spec
 from hmz_mp.core.cpus import usable_cpus
+from hmz_mp.errors import BadInput
 from hmz_mp.flows.finding import BUILT_IN
 from hmz_mp.flows.loading import load_flow
 from hmz_mp.flows.settings import read_settings
 from hmz_mp.items import Selection, select
+from hmz_mp.runs.costs import NO_BUDGET, Budget
 from hmz_mp.terminal import printable
 from hmz_mp.worktrees.checkout import Checkout
 
@@ -51,6 +53,7 @@ class Options:
     timeout: float | None = None
     retries: int = 0
     max_failures: int = 0
+    budget: Budget = NO_BUDGET
     dry_run: bool = False
     worktree: bool = False
     style: Style | None = None
@@ -132,6 +135,7 @@ def check(options: Options) -> Checked:
     flow = load_flow(options.flow)
     flow.check_agents(len(options.agents))
     agents = [agent_from_spec(spec) for spec in options.agents]
+    _check_prices(agents, options)
     settings = _settings(flow, options)
     if options.worktree:
         Checkout.find(root)
@@ -140,6 +144,17 @@ def check(options: Options) -> Checked:
         items()
     at_once, workers = widths(options, waits=all(agent.waits for agent in agents))
     return Checked(options, flow, agents, items, at_once, workers, settings, root)
+
+
+def _check_prices(agents: list[Agent], options: Options) -> None:
+    """Refuse a bound that could never be reached."""
+    if options.budget.max_cost:
+        for agent in agents:
+            if not agent.prices:
+                raise BadInput(
+                    f"agent {agent.spec!r} does not say what its turns cost, so --max-cost cannot "
+                    "bound them: use --max-tokens"
+                )
 
 
 def _settings(flow: Flow, options: Options) -> Any:

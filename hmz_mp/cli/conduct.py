@@ -96,6 +96,8 @@ def _recorded(checked: Checked) -> dict[str, object]:
         "timeout": options.timeout,
         "retries": options.retries,
         "max_failures": options.max_failures,
+        "max_cost": options.budget.max_cost or None,
+        "max_tokens": options.budget.max_tokens or None,
         "worktree": options.worktree,
     }
 
@@ -170,6 +172,7 @@ class Conductor:
             task=options.task,
             select=self._checked.items,
             max_failures=options.max_failures,
+            budget=options.budget,
             on_record=self._rows.add if self._rows is not None else None,
         )
         async with anyio.create_task_group() as beside:
@@ -291,7 +294,10 @@ class Conductor:
             return FLOW_RAISED, "flow raised"
         if self.reader_left:
             return READER_GONE, "reader gone"
-        return (OK, "ok") if tally.ok == tally.total else (SOME_FAILED, "failed")
+        if tally.ok == tally.total:
+            return OK, "ok"
+        spent = tally.not_run and self._run.overrun is not None
+        return SOME_FAILED, "budget spent" if spent else "failed"
 
     def _say_summary(self, patches: Application) -> None:
         items = self._checked.items
@@ -301,6 +307,7 @@ class Conductor:
             time.monotonic() - self._began,
             self._width,
             self._run.halted,
+            self._run.excess(),
             found.skipped_binary if found is not None else 0,
             found.warnings if found is not None else (),
         )

@@ -13,6 +13,7 @@ import click
 from hmz_mp.cli.checks import Options, check
 from hmz_mp.cli.conduct import conduct
 from hmz_mp.cli.dry_run import dry_run
+from hmz_mp.runs.costs import Budget
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +44,13 @@ def _seconds(context: click.Context, option: click.Parameter, value: float | Non
     """Return a positive number of seconds; click takes ``nan`` and ``inf`` for numbers."""
     if value is not None and not 0 < value < math.inf:
         raise click.BadParameter(f"{value} is not a positive number of seconds", context, option)
+    return value
+
+
+def _money(context: click.Context, option: click.Parameter, value: float | None) -> float | None:
+    """Return a positive number of US dollars."""
+    if value is not None and not 0 < value < math.inf:
+        raise click.BadParameter(f"{value} is not a positive number of dollars", context, option)
     return value
 
 
@@ -128,6 +136,19 @@ def _seconds(context: click.Context, option: click.Parameter, value: float | Non
     help="Begin no new turns once this many have failed.",
 )
 @click.option(
+    "--max-cost",
+    type=float,
+    metavar="USD",
+    callback=_money,
+    help="Begin no new turns once those that ran have cost this much.",
+)
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Begin no new turns once models have read and written this many tokens.",
+)
+@click.option(
     "--worktree",
     is_flag=True,
     help="Run each turn in a git worktree, and apply what they changed here at the end.",
@@ -145,6 +166,8 @@ def exec_command(
     task: str,
     settings: str | None,
     max_failures: int | None,
+    max_cost: float | None,
+    max_tokens: int | None,
     print_: bool,
     json_: bool,
     **given: Any,
@@ -172,6 +195,7 @@ def exec_command(
         task=task,
         settings=settings,
         max_failures=max_failures or 0,
+        budget=Budget(max_cost or 0.0, max_tokens or 0),
         style="json" if json_ else "print" if print_ else None,
         **given,
     )

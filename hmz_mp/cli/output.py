@@ -13,6 +13,9 @@ import sys
 from contextlib import contextmanager, redirect_stdout, suppress
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
+from msgspec import to_builtins
+
+from hmz_mp.runs.costs import read_usage
 from hmz_mp.terminal import printable
 
 if TYPE_CHECKING:
@@ -141,6 +144,7 @@ def row(record: TurnRecord) -> dict[str, object]:
         "seconds": record.seconds,
         "attempts": record.attempts,
         "worker": record.worker,
+        "usage": list(map(to_builtins, read_usage(record.usage))),
     }
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import to_builtins
 
 from hmz_mp.cli.output import reviewed, row
 from hmz_mp.cli.runs import run_object, status_style
@@ -19,10 +20,13 @@ from hmz_mp.cli.words import (
     duration,
     iso_time,
     local_time,
+    model_used,
+    used,
     written_command,
 )
 from hmz_mp.errors import BadInput
 from hmz_mp.runs import runs_directory
+from hmz_mp.runs.costs import read_usage
 from hmz_mp.runs.reading import PatchState, RecordedRun, RunSummary, open_run
 from hmz_mp.terminal import make_console, printable, safe_text
 from hmz_mp.worktrees.patches import text_of
@@ -52,8 +56,9 @@ def show_command(run: str, item: str | None, as_json: bool) -> None:
     when and where it ran. RUN is an id from `hmz-mp runs`, the beginning of one, or "last".
     An ITEM that begins with a dash goes after `--`.
 
-    With --json, a run is one object: what `hmz-mp runs --json` says of it, and "items", a list of
-    what `hmz-mp exec --json` says of each. An item is one object per turn, a line each.
+    With --json, a run is one object: what `hmz-mp runs --json` says of it, "usage", what was used
+    of each model, and "items", a list of what `hmz-mp exec --json` says of each. An item is one
+    object per turn, a line each.
 
     \b
     Examples:
@@ -99,7 +104,8 @@ def _no_such_item(run_id: str, item: str, ids: list[str]) -> str:
 
 def _run_as_json(run: RecordedRun) -> None:
     # Written piece by piece: a run may have more answers than fit into memory.
-    opening = json.dumps(run_object(run.summary, time.time()))
+    usage = [to_builtins(one) for one in run.costs().models]
+    opening = json.dumps(run_object(run.summary, time.time()) | {"usage": usage})
     click.echo(opening.removesuffix("}") + ', "items": [', nl=False)
     patches = _finished(run)
     for position, turn in enumerate(run.turns()):
@@ -156,6 +162,10 @@ def _run_as_text(run: RecordedRun) -> None:
     title.append(printable(summary.status), status_style(summary.status))
     console.print(title, soft_wrap=True)
     _print_fields(console, _run_fields(summary, time.time()))
+    models = run.costs().models
+    if models:
+        _print_fields(console, iter([("models", used(models))]))
+        _print_list(console, "by model", [model_used(one) for one in models if len(models) > 1])
     slowest = [
         f"{duration(turn.seconds or 0.0):>7}  {turn.item_id}" for turn in run.slowest(_SLOWEST)
     ]
@@ -241,6 +251,9 @@ def _turn_fields(turn: TurnRecord, patch: PatchState | None) -> Iterator[tuple[s
     if turn.worker is not None:
         yield "worker", f"{turn.worker}"
     yield "attempts", f"{turn.attempts}"
+    usage = read_usage(turn.usage)
+    if usage:
+        yield "models", "; ".join(map(model_used, usage))
     if patch is not None:
         yield "patch", f"not applied: {patch.problem}" if patch.problem else "applied"
         if patch.file is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hmz_mp.cli.words import counted, duration
+from hmz_mp.cli.words import counted, duration, model_used, used
 from hmz_mp.terminal import printable, shorten
 
 if TYPE_CHECKING:
@@ -26,13 +26,15 @@ class Ending:
     """How a run ended, beside what its tally counted.
 
     ``width`` is how many turns were in flight at once at most; ``halted`` says why the run was
-    cut short, if it was; ``warnings`` are about items that could not be looked at.
+    cut short, if it was; ``excess`` by how much its budget was exceeded, if it was; ``warnings``
+    are about items that could not be looked at.
     """
 
     run_id: str
     seconds: float
     width: int = 0
     halted: str | None = None
+    excess: str | None = None
     skipped_binary: int = 0
     warnings: Sequence[str] = ()
 
@@ -49,6 +51,8 @@ def summary(tally: Tally, ending: Ending, *, quiet: bool = False) -> list[str]:
             f"{tally.not_run:,} of {tally.total:,} not run{reason}"
             f" (which ones: hmz-mp show {ending.run_id})"
         )
+    if ending.excess:
+        lines.append(ending.excess)
     return lines
 
 
@@ -63,6 +67,10 @@ def _totals(tally: Tally, ending: Ending) -> list[str]:
     if tally.slowest:
         lines.append("slowest:")
         lines += [f"  {duration(s.seconds):>7}  {printable(s.item_id)}" for s in tally.slowest]
+    models = tally.costs.models
+    if models:
+        lines.append(f"models: {used(models)}")
+        lines += [f"  {model_used(one)}" for one in models if len(models) > 1]
     lines.append(f"written down as run {ending.run_id}: hmz-mp show {ending.run_id}")
     return lines
 

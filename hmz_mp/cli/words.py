@@ -10,10 +10,24 @@ from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from hmz_mp.terminal import printable
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["STATE_WORDS", "age", "counted", "duration", "iso_time", "local_time", "written_command"]
+    from hmz_mp.runs.costs import ModelUsage
+
+__all__ = [
+    "STATE_WORDS",
+    "age",
+    "counted",
+    "duration",
+    "iso_time",
+    "local_time",
+    "model_used",
+    "used",
+    "written_command",
+]
 
 # The states of turns, as people are told of them, in this order.
 STATE_WORDS = {
@@ -68,6 +82,22 @@ def counted(counts: Mapping[str, int]) -> str:
     """Return counts by state as words, those that are nought left out."""
     said = [f"{counts[state]:,} {word}" for state, word in STATE_WORDS.items() if counts.get(state)]
     return ", ".join(said) or "no turns"
+
+
+def used(models: Sequence[ModelUsage]) -> str:
+    """Return what was used of models together: ``$1.50, 300 tokens read, 21 written``."""
+    cost = sum(one.cost_usd for one in models)
+    read = sum(one.input_tokens for one in models)
+    cached = sum(one.cached_tokens for one in models)
+    wrote = sum(one.output_tokens for one in models)
+    parts = [f"${cost:,.2f}"] if cost else []
+    parts.append(f"{read:,} tokens read" + (f" ({cached:,} from a cache)" if cached else ""))
+    return ", ".join([*parts, f"{wrote:,} written"])
+
+
+def model_used(usage: ModelUsage) -> str:
+    """Return what was used of one model, on a line that begins with its name."""
+    return f"{printable(usage.model)}: {used([usage])}"
 
 
 def written_command(command: Sequence[str]) -> str:

@@ -78,7 +78,8 @@ class TurnRecord(msgspec.Struct, eq=False):
     cost_usd: float = 0.0
     usage: str = ""  # the same by model, as JSON: a list of `Usage`
     patch: bytes | None = None  # what it changed in its worktree, if it had one
-    cancel: Callable[[], object] | None = None  # cancels the turn behind this record
+    # Ends the turn behind this record, with a reason, or a `Stopped` that has one.
+    cancel: Callable[..., object] | None = None
 
 
 class TurnObserver(Protocol):

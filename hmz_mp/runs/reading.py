@@ -17,6 +17,7 @@ import psutil
 
 from hmz_mp.core.ambient import TurnRecord, TurnState
 from hmz_mp.errors import BadInput
+from hmz_mp.runs.costs import Costs, read_usage
 from hmz_mp.runs.schema import (
     DATABASE,
     PATCHES_THAT_COUNT,
@@ -152,6 +153,14 @@ class RecordedRun:
         for number, _, state, _, problem, file in self._rows(PATCHES_THAT_COUNT, []):
             found[number] = PatchState(state or "waiting", unstored(problem), unstored(file))
         return found
+
+    def costs(self) -> Costs:
+        """Return what the run has used of models, from its turns."""
+        costs = Costs()
+        if "usage" in self._columns:
+            for (usage,) in self._rows("SELECT usage FROM turns WHERE usage != ''", []):
+                costs.add(read_usage(unstored(usage)))
+        return costs
 
     def item_ids(self) -> Iterator[str]:
         """Yield the id of every item, once, in the order first submitted."""

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hmz_mp.core.ambient import TurnRecord
 from hmz_mp.core.turns import Progress
-from hmz_mp.errors import Stopped
+from hmz_mp.errors import BudgetExceeded, Stopped
+from hmz_mp.runs.costs import NO_BUDGET, Budget
 from hmz_mp.runs.tally import Tally
+from hmz_mp_worker.backends.protocol import Spent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,11 +42,11 @@ class Run:
 
     ``select`` returns the items the user selected, and is called when the flow first asks for
     them. ``on_record`` is told of each record that ended, in item order. After ``max_failures``
-    failed turns (0: never) no new ones begin.
+    failed turns (0: never), or once the ``budget`` is spent, no new ones begin.
 
     Its whole state: the tally; the records that have not ended; those that ended and wait for an
     earlier one to be told of (emitted ones are dropped); the items announced and not submitted
-    yet; why it was halted, if it was.
+    yet; why it was halted, if it was; and how many turns ran when the budget was spent.
     """
 
     def __init__(
@@ -55,16 +57,20 @@ class Run:
         task: str,
         select: Callable[[], Sequence[Item]],
         max_failures: int = 0,
+        budget: Budget = NO_BUDGET,
         on_record: Callable[[TurnRecord], None] | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self.tally = Tally()
         self.halted: str | None = None
+        self.budget = budget
+        self.overrun: int | None = None  # turns that ran when the budget was spent
         self._pool = pool
         self._ledger = ledger
         self._task = task
         self._select = select
         self._max_failures = max_failures
+        self._stopped: Stopped | None = None
         self._on_record = on_record
         self._now = now
         self._items: Sequence[Item] | None = None
@@ -115,12 +121,12 @@ class Run:
         self.tally.submitted += 1
         if self._unsubmitted.pop(record.item_id, None) is not None:
             self.tally.unsubmitted -= 1
-        if self.halted is not None:
+        if self._stopped is not None:
             record.state = "not_run"
             record.error = self.halted
             record.ended_at = self._now()
             self._settle(record)
-            raise Stopped(self.halted)
+            raise _another(self._stopped)
         self._open[record.number] = record
         self._ledger.put(record)
 
@@ -130,9 +136,12 @@ class Run:
         self._ledger.put(record)
 
     def said(self, record: TurnRecord, event: Any) -> None:
-        """Note how far the turn says it is."""
+        """Note how far the turn says it is, and what it has used; may halt the run."""
         if isinstance(event, Progress):
             self.tally.note_progress(record, event)
+        elif isinstance(event, Spent):
+            self.tally.costs.add(event.usage)
+            self._mind_budget()
 
     def ended(self, record: TurnRecord) -> None:
         """Count, write and pass on the turn's ending; may halt the run."""
@@ -145,15 +154,32 @@ class Run:
             reason = f"{self._max_failures} failed, the most that was allowed"
             self.halt(reason, end_running=False)
 
+    def _mind_budget(self) -> None:
+        reason = self.budget.reached(self.tally.costs) if self.overrun is None else None
+        if reason is not None:
+            self.overrun = len(self.tally.running)
+            self.halt(BudgetExceeded(reason), end_running=False)
+
     # What the command line does with it
 
-    def halt(self, reason: str, *, end_running: bool) -> None:
+    def halt(self, reason: str | Stopped, *, end_running: bool) -> None:
         """Let no new turn begin: what is queued is not run, and what runs is ended if asked."""
-        self.halted = self.halted or reason
+        if self._stopped is None:
+            self._stopped = Stopped(reason) if isinstance(reason, str) else reason
+            self.halted = self._stopped.reason
+        error = self._stopped
         for record in list(self._open.values()):
             queued = record.number not in self.tally.running
             if record.cancel is not None and (queued or end_running):
-                record.cancel()
+                record.cancel(_another(error))
+
+    def excess(self) -> str | None:
+        """Return by how much the budget was exceeded, and by what, in words, or ``None``."""
+        excess = self.budget.excess(self.tally.costs)
+        if excess is None:
+            return None
+        turns = "the turn" if self.overrun == 1 else f"the {self.overrun:,} turns"
+        return f"{excess} more than was allowed, by {turns} that ran when that was reached"
 
     def finish(self) -> None:
         """Account for what is left once the flow has ended and the pool is closed.
@@ -185,6 +211,11 @@ class Run:
             self.tally.note_failure(first)
             if self._on_record is not None:
                 self._on_record(first)
+
+
+def _another(error: Stopped) -> Stopped:
+    """Return the same error for one more to raise, without the traceback of the others."""
+    return type(error)(error.reason)
 
 
 def _never_submitted(item: Item, reason: str, now: float) -> TurnRecord:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from hmz_mp.core.ambient import TurnRecord
 from hmz_mp.core.turns import Progress
+from hmz_mp.runs.costs import Costs
 
 __all__ = ["Failure", "Slow", "Tally"]
 
@@ -39,7 +40,8 @@ class Tally:
     """Counts of a run's turns by state, the slowest, and the first failures in item order.
 
     ``unsubmitted`` counts the items that were announced and not asked about yet; ``progress``
-    is what running turns said last of how far they are. How many turns
+    is what running turns said last of how far they are, ``costs`` what was used of models, by
+    turns that run too. How many turns
     ran at once is not to be had from ``running``: a turn that ended is told of a moment after the
     next one was shipped. The pool knows it.
     """
@@ -53,6 +55,7 @@ class Tally:
     running: dict[int, TurnRecord] = field(default_factory=dict)
     progress: dict[int, Progress] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
+    costs: Costs = field(default_factory=Costs)
     _slowest: list[Slow] = field(default_factory=list)
 
     @property

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +9,9 @@ import pytest
 from hmz_mp.cli import checks
 from hmz_mp.cli.checks import AUTO_WAITING, Options, check, widths
 from hmz_mp.errors import BadInput
+from hmz_mp.runs.costs import Budget
 from tests.cli.processes import Project
+from tests.fakes.programs import fake_claude, fake_codex
 from tests.worktrees.support import Repository
 
 CPUS = 6
@@ -118,3 +121,18 @@ def test_worktrees_need_a_repository(project: Project) -> None:
             check(Options(agents=("sh/cat {path}",), worktree=True))
         Repository(project.root).commit()
         assert check(Options(agents=("sh/cat {path}",), worktree=True)).options.worktree
+
+
+def test_money_bounds_only_those_who_say_what_they_cost(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claude = f"cli=claude,model=opus,program={fake_claude(tmp_path)}"
+    codex = f"cli=codex,model=gpt-5,program={fake_codex(tmp_path)}"
+    project.write("a.py")
+    monkeypatch.chdir(project.root)
+    budget = Budget(max_cost=1.0)
+    for agent in (claude, "sh/cat", "tool/os:path.basename"):
+        assert check(Options(agents=(agent,), budget=budget)).options.budget == budget
+    check(Options(agents=(codex,), budget=Budget(max_tokens=1)))
+    with pytest.raises(BadInput, match=r"does not say what its turns cost, .* use --max-tokens"):
+        check(Options(agents=(codex,), budget=budget))

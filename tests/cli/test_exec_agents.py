@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sqlite3
 import subprocess
@@ -68,3 +69,65 @@ def test_whatever_ends_the_run_ends_the_programs_and_their_tools(
         process.wait()
     assert process.returncode == (-signal.SIGKILL if how is signal.SIGKILL else 130)
     wait_until(lambda: not any(is_alive(int(pid)) for pid in written(file).split()))
+
+
+def test_totals_are_exact_when_programs_are_used_again(
+    project: Project, agents: dict[str, str]
+) -> None:
+    items = b"".join(b"say %d\n" % number for number in range(6))
+    options = ("--items", "-", "--json", "--at-once", "2", "--max-cost", "3.00")
+    done = project.exec("-a", agents["claude"], *options, stdin=items)
+    assert (done.status, [row["status"] for row in done.rows]) == (0, ["ok"] * 6)
+    assert [row["usage"][0]["cost_usd"] for row in done.rows] == [0.5] * 6
+    assert "models: $3.00, 600 tokens read, 42 written\n" in done.err
+    assert "allowed" not in done.err
+    shown = json.loads(project.run("show", "last", "--json").out)
+    assert [(one["cost_usd"], one["input_tokens"]) for one in shown["usage"]] == [(3.0, 600)]
+    assert (shown["status"], shown["options"]["max_cost"]) == ("ok", 3.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "budget", "reason"),
+    [
+        ("claude", ("--max-cost", "0.75"), "$0.75 is spent"),
+        ("claude", ("--max-tokens", "200"), "200 tokens are used"),
+        ("codex", ("--max-tokens", "200"), "200 tokens are used"),
+    ],
+)
+def test_a_budget_ends_a_run(
+    project: Project, agents: dict[str, str], kind: str, budget: tuple[str, str], reason: str
+) -> None:
+    items = b"".join(b"say %d\n" % number for number in range(9))
+    options = ("--items", "-", "--json", "--quiet", "--at-once", "1", *budget)
+    done = project.exec("-a", agents[kind], *options, stdin=items)
+    states = [row["status"] for row in done.rows]
+    ran = states.count("ok")
+    assert done.status == 1
+    assert states == ["ok"] * ran + ["not_run"] * (9 - ran)
+    # The one after the last may have been shipped before the last one's costs were heard of.
+    assert ran in (2, 3)
+    assert f"{9 - ran} of 9 not run: {reason}, the most that was allowed (which" in done.err
+    assert "more than was allowed, by the turn that ran when that was reached\n" in done.err
+    assert done.rows[-1]["error"] == f"{reason}, the most that was allowed"
+    assert json.loads(project.run("show", "last", "--json").out)["status"] == "budget spent"
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--max-cost", "0"),
+        ("--max-cost", "-1"),
+        ("--max-cost", "nan"),
+        ("--max-cost", "inf"),
+        ("--max-cost", "$5"),
+        ("--max-tokens", "0"),
+        ("--max-tokens", "1.5"),
+        ("--max-tokens", "many"),
+    ],
+)
+def test_budgets_that_are_none(
+    project: Project, agents: dict[str, str], option: str, value: str
+) -> None:
+    done = project.exec_here("-a", agents["claude"], "--dry-run", option, value)
+    assert done.status == 2
+    assert option in done.err

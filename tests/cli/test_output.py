@@ -52,12 +52,26 @@ def test_rows() -> None:
     writer.flush()
     rows = [json.loads(line) for line in file.getvalue().splitlines()]
     assert os.fsencode(rows[0]["item_id"]) == b"a\xff.py"
-    assert (
-        rows[0] == {"item_id": "a\udcff.py", "status": "ok", "answer": "é\n", "error": None} | ended
-    )
+    assert rows[0] == {
+        "item_id": "a\udcff.py",
+        "status": "ok",
+        "answer": "é\n",
+        "error": None,
+    } | ended | {"usage": []}
     assert [one["status"] for one in rows] == ["ok", "failed", "not_run"]
     assert rows[2]["error"] == "interrupted"
     assert list(rows[0]) == list(row(record_of("x")))
+
+
+def test_a_row_says_what_was_used_of_models() -> None:
+    usage = {
+        "model": "opus",
+        "input_tokens": 3,
+        "output_tokens": 2,
+        "cached_tokens": 1,
+        "cost_usd": 0.5,
+    }
+    assert row(record_of("a", usage=json.dumps([usage])))["usage"] == [usage]
 
 
 def test_much_is_not_kept_back() -> None:

@@ -139,6 +139,7 @@ def test_a_run_as_json_is_one_object(tmp_path: Path) -> None:
     run = json.loads(done.stdout)
     (listed,) = map(json.loads, hmz_mp("runs", "--json").stdout.splitlines())
     items = run.pop("items")
+    assert run.pop("usage") == []
     assert run == listed
     assert run["run_id"] == run_id
     assert [item["item_id"] for item in items] == ["a.py", "b.py", ODD_ITEM, "c.py", "a.py"]
@@ -151,6 +152,7 @@ def test_a_run_as_json_is_one_object(tmp_path: Path) -> None:
         "seconds": 1.5,
         "attempts": 1,
         "worker": 4242,
+        "usage": [],
     }
 
 
@@ -175,6 +177,7 @@ def test_an_item_as_json_is_one_object_per_turn(tmp_path: Path) -> None:
         "seconds": 0.25,
         "attempts": 1,
         "worker": 4242,
+        "usage": [],
         "state": "failed",
         "error_type": "ValueError",
         "detail": "Traceback",
@@ -223,3 +226,32 @@ def test_an_unknown_run_and_none_at_all(tmp_path: Path) -> None:
     done = hmz_mp("show", "nosuch")
     assert done.exit_code == 2
     assert done.stderr == f"hmz-mp: error: there is no run 'nosuch'; there are: {run_id}\n"
+
+
+def test_what_a_run_has_used_of_models(tmp_path: Path) -> None:
+    opus = {"model": "opus", "input_tokens": 100, "output_tokens": 7, "cached_tokens": 40}
+    haiku = {"model": "hai\x1bku", "input_tokens": 5, "output_tokens": 1, "cached_tokens": 0}
+    opus["cost_usd"], haiku["cost_usd"] = 1.25, 0.0
+    with closing(new_ledger(runs_directory(tmp_path))) as ledger:
+        ledger.put(turn(0, "a", state="ok", usage=json.dumps([opus])))
+        ledger.put(turn(1, "b", state="failed", usage=json.dumps([opus, haiku])))
+        ledger.put(turn(2, "c", state="ok"))
+        ledger.finish("failed", 1, {})
+    shown = hmz_mp("show", "last").stdout
+    assert "  models    $2.50, 205 tokens read (80 from a cache), 15 written\n" in shown
+    assert (
+        "by model:\n"
+        "  opus: $2.50, 200 tokens read (80 from a cache), 14 written\n"
+        "  hai\\x1bku: 5 tokens read, 1 written\n"
+    ) in shown
+    one = hmz_mp("show", "last", "b").stdout
+    assert "  models    opus: $1.25, 100 tokens read (40 from a cache), 7 written; hai" in one
+    assert "models" not in hmz_mp("show", "last", "c").stdout
+    run = json.loads(hmz_mp("show", "last", "--json").stdout)
+    assert run["usage"][0] == opus | {
+        "input_tokens": 200,
+        "output_tokens": 14,
+        "cached_tokens": 80,
+        "cost_usd": 2.5,
+    }
+    assert [item["usage"] for item in run["items"]] == [[opus], [opus, haiku], []]

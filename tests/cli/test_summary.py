@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from hmz_mp.cli.summary import Ending, summary
 from hmz_mp.runs.tally import Tally
+from hmz_mp_worker.backends.protocol import Usage
 from tests.runs.fakes import record_of
 
 
@@ -63,3 +64,30 @@ def test_a_run_that_was_cut_short() -> None:
 
 def test_a_run_without_turns() -> None:
     assert summary(Tally(), Ending("r1", 0.0))[0] == "0 turns in 0.0 s, 0 at once: no turns"
+
+
+def test_what_models_were_used() -> None:
+    tally = Tally()
+    ended(tally, "a", "ok")
+    tally.costs.add([Usage("opus\x1b", 1200, 30, 1000, 1.5)])
+    line = "models: $1.50, 1,200 tokens read (1,000 from a cache), 30 written"
+    assert line in summary(tally, Ending("r1", 1.0, 1))
+    tally.costs.add([Usage("gpt", 10, 2)])
+    lines = summary(tally, Ending("r1", 1.0, 1))
+    at = lines.index("models: $1.50, 1,210 tokens read (1,000 from a cache), 32 written")
+    assert lines[at + 1 : at + 3] == [
+        "  opus\\x1b: $1.50, 1,200 tokens read (1,000 from a cache), 30 written",
+        "  gpt: 10 tokens read, 2 written",
+    ]
+    assert summary(tally, Ending("r1", 1.0, 1), quiet=True) == []
+
+
+def test_a_budget_that_was_exceeded() -> None:
+    ending = Ending("r1", 1.0, 1, halted="$1.00 is spent", excess="$0.50 more than was allowed")
+    tally = Tally()
+    ended(tally, "a", "ok")
+    ended(tally, "b", "not_run")
+    assert summary(tally, ending, quiet=True) == [
+        "1 of 2 not run: $1.00 is spent (which ones: hmz-mp show r1)",
+        "$0.50 more than was allowed",
+    ]

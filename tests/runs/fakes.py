@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from hmz_mp.core.ambient import Item, TurnRecord, TurnState
+from hmz_mp.runs.costs import NO_BUDGET, Budget
 from hmz_mp.runs.run import Run
+from hmz_mp_worker.backends.protocol import Spent, Usage
 
 if TYPE_CHECKING:
     from hmz_mp.core.pool import Pool
@@ -44,7 +46,9 @@ def record_of(item_id: str, **fields: Any) -> TurnRecord:
 class Watched:
     """A run with a list ledger, that keeps what it was told of in order."""
 
-    def __init__(self, items: Sequence[str] = (), *, max_failures: int = 0) -> None:
+    def __init__(
+        self, items: Sequence[str] = (), *, max_failures: int = 0, budget: Budget = NO_BUDGET
+    ) -> None:
         self.ledger = ListLedger()
         self.told: list[tuple[str, TurnState]] = []
         self.run = Run(
@@ -53,6 +57,7 @@ class Watched:
             task="task",
             select=lambda: [Item(item_id) for item_id in items],
             max_failures=max_failures,
+            budget=budget,
             on_record=lambda record: self.told.append((record.item_id, record.state)),
             now=lambda: 7.0,
         )
@@ -61,7 +66,7 @@ class Watched:
         """Submit turns that, cancelled, end as an agent's do."""
         records = [record_of(item_id) for item_id in item_ids]
         for record in records:
-            record.cancel = lambda record=record: self.end(
+            record.cancel = lambda error, record=record: self.end(
                 record, "cancelled" if record.state == "running" else "not_run"
             )
             self.run.submitted(record)
@@ -71,6 +76,9 @@ class Watched:
         for record in records:
             record.state = "running"
             self.run.began(record)
+
+    def spend(self, record: TurnRecord, usage: Usage) -> None:
+        self.run.said(record, Spent((usage,)))
 
     def end(self, record: TurnRecord, state: TurnState = "ok", **fields: Any) -> None:
         record.state = state

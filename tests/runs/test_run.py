@@ -6,8 +6,10 @@ import pytest
 
 from hmz_mp.core.ambient import Item
 from hmz_mp.core.turns import Progress, Said
-from hmz_mp.errors import BadInput, Stopped
+from hmz_mp.errors import BadInput, BudgetExceeded, Stopped
+from hmz_mp.runs.costs import Budget, ModelUsage
 from hmz_mp.runs.run import Run
+from hmz_mp_worker.backends.protocol import Usage
 from tests.runs.fakes import NO_POOL, ListLedger, Watched, record_of
 
 
@@ -231,3 +233,59 @@ def test_finishing_accounts_for_turns_that_nobody_ended() -> None:
     assert queued.error == running.error == "stopped as the run ended"
     watched.end(running)  # its agent, late
     assert watched.run.tally.ended == 2
+
+
+def test_once_the_budget_is_spent_nothing_new_begins_and_what_runs_goes_on() -> None:
+    watched = Watched(budget=Budget(max_cost=1.0))
+    a, b, queued = watched.submit("a", "b", "queued")
+    stopped: list[Stopped] = []
+
+    def cancel(error: Stopped) -> None:
+        stopped.append(error)
+        watched.end(queued, "not_run")
+
+    queued.cancel = cancel
+    watched.begin(a, b)
+    watched.spend(a, Usage("opus", 10, 1, 0, 0.75))
+    assert (watched.run.halted, watched.run.overrun) == (None, None)
+    watched.spend(a, Usage("opus", 10, 1, 0, 0.25))
+    reason = "$1.00 is spent, the most that was allowed"
+    assert (watched.run.halted, watched.run.overrun) == (reason, 2)
+    assert [type(one) for one in stopped] == [BudgetExceeded]
+    late = record_of("late")
+    with pytest.raises(BudgetExceeded, match=r"\$1\.00 is spent"):
+        watched.run.submitted(late)
+    assert watched.run.excess() is None
+    watched.spend(b, Usage("haiku", 10, 1, 0, 0.5))
+    watched.end(a)
+    watched.end(b)
+    assert watched.ledger.final() == {"a": "ok", "b": "ok", "queued": "not_run", "late": "not_run"}
+    assert watched.run.excess() == (
+        "$0.50 more than was allowed, by the 2 turns that ran when that was reached"
+    )
+    assert watched.run.tally.costs.cost_usd == 1.5
+
+
+def test_a_run_that_was_halted_before_keeps_its_reason() -> None:
+    watched = Watched(budget=Budget(max_tokens=10))
+    (record,) = watched.submit("a")
+    watched.begin(record)
+    watched.run.halt("interrupted", end_running=False)
+    watched.spend(record, Usage("opus", 11))
+    assert (watched.run.halted, watched.run.overrun) == ("interrupted", 1)
+    with pytest.raises(Stopped, match="interrupted") as caught:
+        watched.submit("b")
+    assert type(caught.value) is Stopped
+    assert watched.run.excess() == (
+        "1 token more than was allowed, by the turn that ran when that was reached"
+    )
+
+
+def test_what_turns_use_is_counted_without_a_budget() -> None:
+    watched = Watched()
+    a, b = watched.submit("a", "b")
+    watched.begin(a, b)
+    for record in (a, b, a):
+        watched.spend(record, Usage("opus", 10**9, 7, 0, 1000.0))
+    assert watched.run.tally.costs.models == [ModelUsage("opus", 3 * 10**9, 21, 0, 3000.0)]
+    assert (watched.run.halted, watched.run.excess()) == (None, None)
