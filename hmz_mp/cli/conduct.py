@@ -267,6 +267,7 @@ class Conductor:
         run = self._run
         run.finish()
         self._display.close()
+        self._flush()  # a reader may have gone since the last look
         status, word = self._status()
         patches = apply_run(self._trees, self._ledger, as_planned=status in (OK, SOME_FAILED))
         if patches.interrupted:
@@ -276,6 +277,8 @@ class Conductor:
         if self._rows is not None:
             self._rows.release(patches)
         self._flush()
+        if self.reader_left and status in (OK, SOME_FAILED):
+            status, word = READER_GONE, "reader gone"
         self._ledger.finish(word, status, run.tally.counts())
         if self._flow_error is not None:
             _say(flow_traceback(self._flow_error).rstrip())

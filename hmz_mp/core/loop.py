@@ -239,14 +239,15 @@ class _Steps:
             self._asleep = False
             return trio.lowlevel.Abort.SUCCEEDED
 
-        while True:
-            due, self._due = self._due, deque()  # what these add is for the step after
-            while due:
-                due.popleft()()
-            if self._due:
-                await trio.lowlevel.cancel_shielded_checkpoint()
-            elif self._closed:
-                return
-            else:
-                self._asleep = True
-                await trio.lowlevel.wait_task_rescheduled(give_up)
+        try:
+            while self._due or not self._closed:
+                due, self._due = self._due, deque()  # what these add is for the step after
+                while due:
+                    due.popleft()()
+                if self._due:
+                    await trio.lowlevel.cancel_shielded_checkpoint()
+                elif not self._closed:
+                    self._asleep = True
+                    await trio.lowlevel.wait_task_rescheduled(give_up)
+        finally:
+            self._task = None  # trio is over: whoever wants something is told so

@@ -580,11 +580,12 @@ def test_a_job_in_the_background_is_not_interrupted(project: Project) -> None:
 
 
 def test_a_reader_that_goes_away(project: Project) -> None:
-    project.files(*(f"{number:04}" for number in range(2000)))
+    names = [f"{number:04}{'x' * 100}" for number in range(2000)]  # more than a pipe holds
+    project.files(*names)
     process = project.start("exec", "--print", "-a", project.tool("name"))
     assert process.stdout is not None
     assert process.stderr is not None
-    assert process.stdout.readline() == b"0000\n"
+    assert process.stdout.readline() == names[0].encode() + b"\n"
     process.stdout.close()
     err = process.stderr.read()
     process.stderr.close()

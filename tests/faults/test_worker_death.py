@@ -238,6 +238,8 @@ async def test_the_process_that_forks_workers_is_killed_while_many_start(tmp_pat
         turns = [pool.submit(double, n) for n in range(20)]
         await await_until(lambda: len([*filter(written, tmp_path.iterdir())]) == 4)
         os.kill(int(written(next(tmp_path.iterdir()))), signal.SIGKILL)
+        workers = [int(path.name.removeprefix("begun-")) for path in tmp_path.iterdir()]
+        await await_until(lambda: not any(map(is_alive, workers[:4])))
         (tmp_path / "go").touch()
         assert await asyncio.gather(*turns) == [2 * n for n in range(20)]
 
