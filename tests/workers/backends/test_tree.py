@@ -10,7 +10,7 @@ import pytest
 
 from hmz_mp_worker import kernel
 from hmz_mp_worker.backends.tree import Tree, why_not_started
-from tests.helpers import await_until, is_alive, written
+from tests.helpers import await_until, is_alive, run_python, written
 
 LEADER = """
 import os, subprocess, sys, time
@@ -82,6 +82,28 @@ def test_a_pid_that_is_another_process_by_now_is_left_alone(tmp_path: Path) -> N
 
     asyncio.run(body())
     assert kernel.is_running(os.getppid())
+
+
+def test_many_programs_need_no_limit_of_the_users_to_be_raised() -> None:
+    code = (
+        "import asyncio, os, resource, sys\n"
+        "from hmz_mp_worker.backends.tree import Tree\n"
+        "class Kept(asyncio.SubprocessProtocol):\n"
+        "    def connection_made(self, transport): self.transport = transport\n"
+        "async def main():\n"
+        "    trees = [Tree() for _ in range(40)]\n"
+        "    for tree in trees:\n"
+        "        await tree.start(Kept, ['sleep', '1000'], cwd=None, environment=os.environ)\n"
+        "    for tree in trees:\n"
+        "        tree.kill()\n"
+        "        await tree.group_gone(10)\n"
+        "_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))\n"
+        "asyncio.run(main())\n"
+        "print('all of them')\n"
+    )
+    done = run_python(["-W", "ignore", "-c", code], cwd=Path.cwd())
+    assert done.stdout == "all of them\n", done
 
 
 @pytest.mark.parametrize(

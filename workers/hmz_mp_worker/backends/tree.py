@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import resource
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Tree", "why_not_started"]
 
 _LOOK = 0.02  # seconds between looks at processes, whose ends nothing announces
+_DESCRIPTORS = 8192  # four for each program, and a worker has hundreds
 _numbers = itertools.count(1)
 
 
@@ -47,6 +49,7 @@ class Tree:
         asyncio, cancelled in mid-start, kills the program alone and may wait for its pipes for
         ever; a start takes milliseconds, so it is let through.
         """
+        _allow_descriptors()
         loop = asyncio.get_running_loop()
         starting = loop.create_task(
             loop.subprocess_exec(
@@ -116,6 +119,14 @@ class Tree:
 
     def _entry(self) -> bytes:
         return f"{kernel.MARK}={self._mark}".encode()
+
+
+def _allow_descriptors() -> None:
+    """Have room for the pipes of hundreds of programs: the usual limit is meant for `select`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def why_not_started(program: str, cwd: str | None, error: Exception) -> str:
