@@ -110,7 +110,7 @@ def _model_and_effort(spec: Spec, given: Settings, known: tuple[str, ...]) -> tu
 def _program(spec: Spec, given: Settings, name: str, how: str) -> str:
     """Return the program as an absolute path, so that no directory of a turn's changes it."""
     wanted = given.text("program", name)
-    found = shutil.which(str(Path(wanted).expanduser()) if "/" in wanted else wanted)
+    found = shutil.which(str(Path(wanted).expanduser().absolute()) if "/" in wanted else wanted)
     if found is None:
         where = "" if "/" in wanted else " on PATH"
         raise BadInput(

@@ -251,6 +251,8 @@ def _turn_fields(turn: TurnRecord, patch: PatchState | None) -> Iterator[tuple[s
     if turn.worker is not None:
         yield "worker", f"{turn.worker}"
     yield "attempts", f"{turn.attempts}"
+    if turn.conversation is not None:
+        yield "known as", turn.conversation
     usage = read_usage(turn.usage)
     if usage:
         yield "models", "; ".join(map(model_used, usage))

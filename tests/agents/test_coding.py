@@ -96,6 +96,8 @@ def test_a_program_of_ones_own(program: Path, monkeypatch: pytest.MonkeyPatch) -
     assert settings("cli=claude,model=o,program=other").program == str(other)
     monkeypatch.chdir(other.parent.parent)
     assert settings("cli=claude,model=o,program=bin/other").program == str(other)
+    monkeypatch.chdir(other.parent)
+    assert settings("cli=claude,model=o,program=./other").program == str(other)
 
 
 @pytest.mark.parametrize(

@@ -131,3 +131,12 @@ def test_budgets_that_are_none(
     done = project.exec_here("-a", agents["claude"], "--dry-run", option, value)
     assert done.status == 2
     assert option in done.err
+
+
+def test_how_a_program_knows_its_conversation_is_shown(
+    project: Project, agents: dict[str, str]
+) -> None:
+    project.exec("-a", agents["claude"], "--items", "-", "--quiet", stdin=b"say fine\n")
+    shown = project.run("show", "last", "say fine")
+    (known,) = [one for one in shown.lines if one.startswith("  known as")]
+    assert len(known.split()[2]) == 36
