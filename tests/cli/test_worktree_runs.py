@@ -237,12 +237,13 @@ def test_where_it_cannot_be_it_says_so_before_any_turn(
     checkout: Checkout, prepare: Any, said: str
 ) -> None:
     prepare(checkout.repository)
-    done = checkout.exec()
+    done = checkout.project.exec_here("--worktree", "-a", checkout.editor)
     assert done.status == 2
     assert said in done.err
     assert not checkout.repository.exists(".hmz-mp")
 
 
+@pytest.mark.slow
 def test_items_that_no_worktree_has_are_said_before_any_turn(checkout: Checkout) -> None:
     checkout.repository.write(".gitignore", "ignored*\n")
     checkout.repository.write("ignored\n", "x\n")
@@ -351,6 +352,7 @@ def test_an_interrupted_run_applies_nothing_by_itself(checkout: Checkout) -> Non
     assert len(checkout.repository.status()) == 6
 
 
+@pytest.mark.slow
 def test_gc_lets_a_run_alone_that_goes_on(checkout: Checkout) -> None:
     agent = checkout.script("slow.py", HANGS) + f" {checkout.outside}"
     process = checkout.project.start(

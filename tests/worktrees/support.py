@@ -17,9 +17,12 @@ class Repository:
     def __init__(self, top: Path, *options: str) -> None:
         self.top = top
         top.mkdir(parents=True, exist_ok=True)
-        self.git("init", "--quiet", *options)
-        self.git("config", "user.name", "somebody")
-        self.git("config", "user.email", "somebody@localhost")
+        # No hooks of a template, and its settings written here: fewer processes.
+        self.git("init", "--quiet", "--template=", *options)
+        separate = [one for one in options if one.startswith("--separate-git-dir=")]
+        git_dir = Path(separate[0].partition("=")[2]) if separate else top / ".git"
+        with (git_dir / "config").open("a") as file:
+            file.write("[user]\n\tname = somebody\n\temail = somebody@localhost\n")
 
     def git(self, *arguments: str | bytes, cwd: Path | None = None, status: int = 0) -> bytes:
         """Run git; return what it printed."""

@@ -94,20 +94,17 @@ def with_worktree_settings(folder: Path) -> Path:
     return repository.top
 
 
+SLOW = [shallow, sparse, submodule, with_submodule, with_worktree_settings, separate, linked]
+
+
 @pytest.mark.parametrize(
     "make",
     [
         plain,
         sha256,
-        separate,
         odd,
-        linked,
-        submodule,
-        with_submodule,
-        shallow,
-        sparse,
         in_a_git_directory_that_is_a_link,
-        with_worktree_settings,
+        *(pytest.param(make, marks=pytest.mark.slow) for make in SLOW),
     ],
 )
 def test_it_works_in(tmp_path: Path, make: Callable[[Path], Path]) -> None:
