@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import dataclasses
 import pickle
+import subprocess
+import sys
 import threading
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple, TypedDict
 
 import cloudpickle
+import msgspec
 import pytest
 from cloudpickle import cloudpickle as cloudpickle_module
 from hypothesis import given
@@ -376,3 +381,46 @@ def test_importing_it_does_not_import_cloudpickle(tmp_path: Any) -> None:
 def test_cloudpickle_still_has_what_dump_back_uses() -> None:
     assert hasattr(cloudpickle_module, "_DYNAMIC_CLASS_TRACKER_BY_CLASS")
     assert hasattr(cloudpickle_module, "_DYNAMIC_CLASS_TRACKER_BY_ID")
+
+
+def test_classes_that_msgspec_has_looked_at() -> None:
+    @dataclasses.dataclass
+    class Data:
+        n: int
+
+    class Typed(TypedDict):
+        n: int
+
+    class Named(NamedTuple):
+        n: int
+
+    for kind, text in ((Data, b'{"n": 1}'), (Typed, b'{"n": 1}'), (Named, b"[1]")):
+        before = msgspec.json.decode(text, type=kind)
+        loaded = load(dump(kind).data)
+        assert loaded is kind
+        assert msgspec.json.decode(text, type=kind) == before
+    script = "import pickle, sys; print(vars(pickle.load(sys.stdin.buffer)).keys())"
+    data = dump(Data).data
+    done = subprocess.run(
+        [sys.executable, "-c", script], input=data, capture_output=True, check=True
+    )
+    assert b"__msgspec_cache__" not in done.stdout
+
+
+def test_a_dataclass_by_value_has_the_defaults_that_it_had(tmp_path: Path) -> None:
+    """What stands for no default is compared by identity."""
+    source = (
+        "import asyncio, dataclasses\n"
+        "from hmz_mp import Pool\n"
+        "@dataclasses.dataclass\n"
+        "class Data:\n"
+        "    one: int\n"
+        "    two: int = 2\n"
+        "def look(kind):\n"
+        "    return [one.default is dataclasses.MISSING for one in dataclasses.fields(kind)]\n"
+        "async def main():\n"
+        "    async with Pool(1) as pool:\n"
+        "        print(await pool.run(look, Data))\n"
+        "asyncio.run(main())\n"
+    )
+    assert run_script(tmp_path, source).stdout == "[True, False]\n"

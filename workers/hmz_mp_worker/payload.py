@@ -105,6 +105,8 @@ def pickle_by_value(value: Any, buffers: _Buffers | None = None) -> bytes:
 
 @cache
 def _by_value_pickler() -> Any:
+    from dataclasses import MISSING
+
     from cloudpickle import Pickler, cloudpickle
 
     def reduce_code(code: CodeType) -> tuple[Any, ...]:
@@ -115,15 +117,31 @@ def _by_value_pickler() -> Any:
 
     class ByValuePickler(Pickler):  # type: ignore[misc]  # cloudpickle ships no types
         dispatch_table: ClassVar[Any] = ChainMap(
-            {CodeType: reduce_code, memoryview: _reduce_view}, Pickler.dispatch_table
+            {
+                CodeType: reduce_code,
+                memoryview: _reduce_view,
+                type(MISSING): lambda _: (_missing, ()),
+            },
+            Pickler.dispatch_table,
         )
 
         def reducer_override(self, obj: Any) -> Any:
             if is_struct_class(obj) and not cloudpickle._should_pickle_by_reference(obj):
                 return reduce_struct_class(obj)
-            return super().reducer_override(obj)
+            reduced = super().reducer_override(obj)
+            if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) > 2:
+                # Where msgspec keeps what it found out about a dataclass or a TypedDict.
+                reduced[2][0].pop("__msgspec_cache__", None)
+            return reduced
 
     return ByValuePickler
+
+
+def _missing() -> Any:
+    """Return what a dataclass's field has that has no default: there is one in a process."""
+    from dataclasses import MISSING
+
+    return MISSING
 
 
 class _View:
