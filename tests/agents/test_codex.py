@@ -74,6 +74,8 @@ async def test_directories_need_no_programs_of_their_own(
 ) -> None:
     agent = make()
     here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
     said = [await agent.aturn("settings", cwd=one) for one in (here, there)]
     assert [msgspec.json.decode(one)["cwd"] for one in said] == [str(here), str(there)]
     assert await agent.aturn("pid", cwd=here) == await agent.aturn("pid", cwd=there)

@@ -101,6 +101,19 @@ def test_what_the_turn_is_told_reaches_the_conversation_also_from_before() -> No
     assert script.heard == ["bad \udcff"]
 
 
+def test_what_it_is_told_once_it_has_ended_reaches_nobody() -> None:
+    script = Scripted([Result("done")])
+    turn = state.RunningTurn(1, 0, {}, Speaker())
+
+    async def body() -> None:
+        state.task_turn.set(turn)
+        await drive(script, Request("go"))
+        turn.tell(b"too late")
+
+    asyncio.run(body())
+    assert script.heard == []
+
+
 def test_an_answer_that_does_not_fit_is_asked_for_again() -> None:
     script = Scripted([Result("three")], [Result('{"n": "3"}')], [Result('```json\n{"n": 3}\n```')])
     answer, _ = driven(script, Request("go", schema=Number, stream=True))

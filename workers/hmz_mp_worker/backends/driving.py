@@ -36,6 +36,17 @@ async def drive(conversation: Conversation, request: Request, *, strict: bool = 
     ``strict`` asks the service with a schema in which every property is required.
     """
     listen(lambda data: conversation.interject(data.decode("utf-8", "surrogateescape")))
+    try:
+        return await _drive(conversation, request, strict)
+    finally:
+        listen(_nothing)  # what comes now is not for whoever has the conversation next
+
+
+def _nothing(_: bytes) -> None:
+    pass
+
+
+async def _drive(conversation: Conversation, request: Request, strict: bool) -> str:
     schema = None
     if request.schema is not None:
         schema = schemas.schema_for(request.schema, strict=strict)

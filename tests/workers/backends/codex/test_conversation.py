@@ -340,6 +340,18 @@ def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     run(Settings(str(tmp_path / "none"), "gpt-5"), tmp_path, body)
 
 
+@pytest.mark.parametrize("name", ["missing", "odd \udcff"])
+def test_a_directory_that_is_none_for_it(settings: Settings, tmp_path: Path, name: str) -> None:
+    (tmp_path / "odd \udcff").mkdir()
+
+    async def body(made: Made) -> None:
+        failed = await failure(made.new(), "say x")
+        assert failed.kind == "died"
+        assert "is not a directory" in failed.reason or "no directory for Codex" in failed.reason
+
+    run(settings, tmp_path / name, body)
+
+
 def test_silence_ends_the_turn_alone(settings: Settings, tmp_path: Path) -> None:
     async def body(made: Made) -> None:
         one = made.new(stall=0.3)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -120,6 +121,7 @@ class CodexConversation(state.Resource):
         """Have the thread open on this server. Raises `Refused`."""
         if self._server is server and self._thread:
             return
+        _check_directory(self._cwd)
         if not self._name:  # such a thread ends with its server
             if ask.again:
                 raise ProgramFailed("the program ended before it could be asked again")
@@ -298,6 +300,16 @@ class CodexConversation(state.Resource):
                 await server.request("thread/unsubscribe", {"threadId": thread})
         except (Refused, TimeoutError):
             return  # it goes with its server
+
+
+def _check_directory(cwd: str) -> None:
+    """Raise `ProgramFailed` for a directory that a thread cannot be in."""
+    if not Path(cwd).is_dir():
+        raise ProgramFailed(f"{cwd} is not a directory")
+    try:
+        cwd.encode()
+    except UnicodeEncodeError:
+        raise ProgramFailed(f"{cwd!a} is no UTF-8, and no directory for Codex") from None
 
 
 def _input(text: str) -> list[dict[str, str]]:
