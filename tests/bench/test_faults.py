@@ -22,6 +22,7 @@ def _few_faults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faults, "FAULTS", few)
 
 
+@pytest.mark.slow
 def test_the_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.argv", ["bench.faults", "hmz_mp", "ProcessPoolExecutor"])
     faults.main()

@@ -14,6 +14,8 @@ from hmz_mp_bench.one import measure
 from hmz_mp_bench.runner import run_fresh
 from hmz_mp_bench.workloads import WORKLOADS
 
+pytestmark = pytest.mark.slow  # each starts the processes of one or two executors
+
 OURS = "hmz_mp_bench.contenders.ours"
 COUNTS = {
     "gathered": 200, "window": 1500, "one-by-one": 20, "mebibyte": 2, "map": 500, "memory": 20,

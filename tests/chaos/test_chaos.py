@@ -1,6 +1,6 @@
 """Turns of every kind over a pool whose workers are killed, stopped and continued at random.
 
-Seeded and bounded. ``HMZ_MP_CHAOS_SECONDS`` says how long (6 by default), ``HMZ_MP_CHAOS_SEED``
+Seeded and bounded. ``HMZ_MP_CHAOS_SECONDS`` says how long (4 by default), ``HMZ_MP_CHAOS_SEED``
 with which seed; a failure names both. `make soak` runs it for an hour.
 """
 
@@ -30,7 +30,7 @@ from tests.chaos import calls
 
 pytestmark = pytest.mark.anyio
 
-SECONDS = float(os.environ.get("HMZ_MP_CHAOS_SECONDS", "6"))
+SECONDS = float(os.environ.get("HMZ_MP_CHAOS_SECONDS", "4"))
 SEED = int(os.environ.get("HMZ_MP_CHAOS_SEED", "0"))
 AT_ONCE = 3
 WORKERS = 3

@@ -72,7 +72,9 @@ def test_one_json_object_per_item(project: Project) -> None:
     assert [row["item_id"] for row in done.rows] == ["a", "b", "c", "d"]
     assert done.states == {"a": "ok", "b": "ok", "c": "failed", "d": "ok"}
     good, _, bad, _ = done.rows
-    assert set(good) == {"item_id", "status", "answer", "error", "seconds", "attempts", "worker"}
+    told = {"item_id", "status", "answer", "error", "seconds", "attempts", "worker", "usage"}
+    assert set(good) == told
+    assert good["usage"] == []
     assert (good["answer"], good["error"], good["attempts"]) == ("text\n", None, 1)
     assert good["seconds"] >= 0
     assert good["worker"] > 0
