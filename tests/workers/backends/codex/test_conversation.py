@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
+import signal
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -407,6 +409,26 @@ def test_a_server_that_does_not_let_go_is_ended(
         assert not any(is_alive(pid) for pid in started)
 
     run(with_variable(settings, "FAKE_STUBBORN"), tmp_path, body)
+
+
+def test_an_answer_that_nobody_waits_for_any_more_is_no_error(
+    settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body(made: Made) -> None:
+        one = made.new()
+        pid = int(await answer(one, "pid"))
+        for steps in range(12):
+            turn = asyncio.ensure_future(events(made.new(), "say x"))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            turn.cancel()
+            await asyncio.gather(turn, return_exceptions=True)
+        os.kill(pid, signal.SIGKILL)
+        await await_until(lambda: not is_alive(pid))
+        gc.collect()
+
+    run(settings, tmp_path, body)
+    assert "never retrieved" not in caplog.text
 
 
 def test_what_a_turn_left_running_ends_with_its_conversation(

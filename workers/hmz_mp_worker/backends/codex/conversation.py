@@ -233,7 +233,7 @@ class CodexConversation(state.Resource):
     def _interrupt(self, server: AppServer, reader: TurnReader) -> None:
         if reader.turn:
             params = {"threadId": self._thread, "turnId": reader.turn}
-            _unheeded(server.ask("turn/interrupt", params))
+            server.ask("turn/interrupt", params)
 
     def interject(self, text: str) -> None:
         """Say something to the turn that is running; to one of its own, if it is too late."""
@@ -314,8 +314,3 @@ def _check_directory(cwd: str) -> None:
 
 def _input(text: str) -> list[dict[str, str]]:
     return [{"type": "text", "text": text}]
-
-
-def _unheeded(answer: asyncio.Future[Any]) -> None:
-    """Let an answer go, a refusal too."""
-    answer.add_done_callback(lambda done: done.cancelled() or done.exception())

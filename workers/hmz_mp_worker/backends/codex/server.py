@@ -71,6 +71,12 @@ class Inbox:
         return self._messages.popleft()
 
 
+def _may_be_unheeded(answer: asyncio.Future[Any]) -> None:
+    """Let nobody wait for an answer: who asked may have been cancelled meanwhile."""
+    if not answer.cancelled():
+        answer.exception()
+
+
 class AppServer(state.Resource):
     """A server. Made by `start`; over when its program has ended.
 
@@ -148,6 +154,7 @@ class AppServer(state.Resource):
         """Send a request; return what will be its answer, or `Refused`."""
         self._last_id += 1
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        answer.add_done_callback(_may_be_unheeded)
         if self._ended:
             answer.set_exception(Refused(self._how_it_ended()))
         else:
