@@ -26,9 +26,9 @@ __all__ = ["claude_engine", "codex_engine"]
 _EFFORT = re.compile(r":([A-Za-z]+)\Z")
 _CLAUDE = (
     *("effort", "permission", "allow", "deny", "args", "env", "home", "program"),
-    *("commands", "fresh", "stall"),
+    *("commands", "fresh", "stall", "backoff"),
 )
-_CODEX = ("effort", "permission", "args", "env", "home", "program", "stall")
+_CODEX = ("effort", "permission", "args", "env", "home", "program", "stall", "backoff")
 
 
 def claude_engine(spec: Spec) -> Engine:
@@ -58,6 +58,7 @@ def claude_engine(spec: Spec) -> Engine:
         converses=True,
         holds=homes,
         prices=True,
+        account=_account(spec, given, home if homes is None else ""),
     )
 
 
@@ -79,7 +80,22 @@ def codex_engine(spec: Spec) -> Engine:
         home=home,
         stall=given.seconds("stall", codex.STALL),
     )
-    return Engine(codex.arun, (settings,), True, spec.text, options, converses=True, holds=holds)
+    return Engine(
+        *(codex.arun, (settings,), True, spec.text, options),
+        converses=True,
+        holds=holds,
+        account=_account(spec, given, home if holds is None else ""),
+    )
+
+
+def _account(spec: Spec, given: Settings, home: str) -> str:
+    """Return what tells apart the accounts that programs use, as far as can be known here.
+
+    Nothing without backing off, which is what accounts are told apart for.
+    """
+    if given.one_of("backoff", ("true", "false"), "true") == "false":
+        return ""
+    return " ".join(filter(None, (spec.backend, home, given.text("env"))))
 
 
 def _permission(given: Settings) -> Permission:

@@ -18,6 +18,9 @@ class Engine(NamedTuple):
     it is a coroutine function, which waits more than it computes. ``options`` are the pool's, as
     the spec sets them.
 
+    ``account`` names the limit that its turns share with those of other agents on the same account,
+    where there is one; at it everybody waits when the service is too busy.
+
     ``prices`` says that its turns say what they cost.
 
     ``converses`` says that it is an agent that keeps conversations, can be told something in the
@@ -33,3 +36,4 @@ class Engine(NamedTuple):
     converses: bool = False
     holds: object = None
     prices: bool = False
+    account: str = ""

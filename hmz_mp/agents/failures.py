@@ -10,6 +10,7 @@ import traceback
 from typing import TYPE_CHECKING
 
 from hmz_mp.agents.schema import NotOfSchema
+from hmz_mp.core.breaker import Busy
 from hmz_mp.errors import (
     HmzMpError,
     MemoryExceeded,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from hmz_mp_worker.backends.protocol import FailureKind
 
-__all__ = ["Failed", "Unrecoverable", "detail_of", "failed_by", "kind_of", "type_of"]
+__all__ = ["Failed", "Unrecoverable", "busy_of", "detail_of", "failed_by", "kind_of", "type_of"]
 
 DETAIL_TAIL = 4096  # characters of stdout, for a command that failed and said nothing on stderr
 
@@ -120,6 +121,13 @@ def kind_of(error: BaseException) -> FailureKind | None:
     if isinstance(error, AgentFailed):
         return error.kind
     return "schema" if isinstance(error, NotOfSchema) else None
+
+
+def busy_of(error: BaseException) -> Busy | None:
+    """Return whether a turn failed as its service is too busy, and for how long that asked."""
+    if isinstance(error, AgentFailed) and error.kind in ("limited", "overloaded"):
+        return Busy(error.retry_after)
+    return None
 
 
 def type_of(error: BaseException) -> str:

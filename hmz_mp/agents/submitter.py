@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hmz_mp import portal
+from hmz_mp.agents.failures import busy_of
 from hmz_mp.agents.placing import in_worktree, placed
 from hmz_mp.agents.schema import decoder_for
 from hmz_mp.agents.turns import AgentTurn, TurnEvent
@@ -96,6 +97,8 @@ class Submitter:
 
     def _set_up(self, pool: Pool) -> Caller:
         options = dict(self._engine.options)
+        if self._engine.account:
+            options |= {"limit": pool.limit(self._engine.account), "is_busy": busy_of}
         return pool.options(**options, name=self.id, on_event=self._heard)
 
     def begin(

@@ -16,7 +16,7 @@ import msgspec
 from hmz_mp.agents.failures import Failed, Unrecoverable, detail_of, failed_by, kind_of, type_of
 from hmz_mp.agents.schema import NotOfSchema
 from hmz_mp.agents.usage import Usages
-from hmz_mp.core.turns import Said, Shipped
+from hmz_mp.core.turns import PutBack, Said, Shipped
 from hmz_mp.errors import PoolClosed, Stopped
 from hmz_mp_worker.backends.protocol import AGENT, Opened, Spent, read_agent_event
 from hmz_mp_worker.worktrees.turns import Edited
@@ -36,7 +36,8 @@ log = logging.getLogger("hmz_mp")
 class TurnEvent(NamedTuple):
     """What `Agent.watch` tells: a turn was submitted, began, said something, or ended.
 
-    ``event`` is what a turn said: progress, a log record, a piece of its answer, or what its
+    A turn that its service was too busy for says `hmz_mp.core.turns.PutBack`, and begins again
+    later. ``event`` is what a turn said: progress, a log record, a piece of its answer, or what its
     agent did (an event of `hmz_mp_worker.backends.protocol`).
     """
 
@@ -162,12 +163,14 @@ class AgentTurn:
             record.attempts += 1
             if self._listener is not None:
                 self._listener.restart()
-            if record.state == "queued":
-                record.began_at = time.time()
+            if record.state != "running":
+                record.began_at = record.began_at or time.time()
                 record.state = "running"
                 self._say("began")
             return
-        if isinstance(event, Said):
+        if isinstance(event, PutBack):
+            record.state = "waiting"
+        elif isinstance(event, Said):
             if event.kind == "text" and self._listener is not None:
                 self._listener.add(event.data)
             elif event.kind == AGENT:

@@ -156,6 +156,8 @@ def figures(tally: Tally, pace: Pace) -> list[str]:
     if tally.failed:
         parts.append(f"{tally.failed:,} failed")
     parts.append(f"{len(tally.running):,} running")
+    if tally.waiting:
+        parts.append(f"{len(tally.waiting):,} waiting for their service")
     if pace.rate:
         parts.append(f"{pace.rate:,.1f}/s")
     left = pace.left(tally.total - tally.ended)

@@ -36,6 +36,7 @@ STATE_WORDS = {
     "cancelled": "stopped while running",
     "not_run": "not run",
     "running": "running",
+    "waiting": "waiting",
     "queued": "queued",
 }
 

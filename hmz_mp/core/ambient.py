@@ -28,7 +28,8 @@ __all__ = [
     "run_variable",
 ]
 
-TurnState = Literal["queued", "running", "ok", "failed", "cancelled", "not_run"]
+# "waiting": its service was too busy, and it will be tried again.
+TurnState = Literal["queued", "running", "waiting", "ok", "failed", "cancelled", "not_run"]
 
 
 class Item(msgspec.Struct, frozen=True):

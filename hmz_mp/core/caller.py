@@ -11,7 +11,7 @@ from hmz_mp.core.gates import Gate
 from hmz_mp.core.jobs import Kind, Lane
 from hmz_mp.core.limits import Limit, check_width
 from hmz_mp.core.session import Session
-from hmz_mp.core.shipment import NO_SETTINGS, OnEvent, Settings
+from hmz_mp.core.shipment import NO_SETTINGS, IsBusy, OnEvent, Settings
 from hmz_mp.core.turns import Turn
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ class Caller:
         item_id: str | None = None,
         name: str | None = None,
         on_event: OnEvent | None = None,
+        is_busy: IsBusy | None = None,
     ) -> Caller:
         """Return the same calls with these settings; those left out stay as they are.
 
@@ -105,11 +106,14 @@ class Caller:
         turn's process, with its children, may hold. ``limit``: a `Limit` or its name;
         ``at_once``: how many turns of these options may be in flight. ``priority``: higher goes
         first. ``item_id`` and ``name`` say what the turn is about. ``on_event(turn, event)`` is
-        called on the loop for what `hmz_mp.core.turns` calls an event.
+        called on the loop for what `hmz_mp.core.turns` calls an event. ``is_busy(error)`` says
+        whether a turn failed because its service is too busy, with a `hmz_mp.core.breaker.Busy`;
+        then, with a ``limit``, it is put back to be tried later, and everybody at that limit waits.
         """
         given = {
             "timeout": timeout, "deadline": deadline, "retries": retries, "memory": memory,
             "priority": priority, "item_id": item_id, "name": name, "on_event": on_event,
+            "is_busy": is_busy,
         }  # fmt: skip
         changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
         settings = check_settings(replace(self._settings, **changes))

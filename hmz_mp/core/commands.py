@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from hmz_mp.core.jobs import Job, Kind
 
-__all__ = ["CancelTurn", "Command", "Fail", "Kill", "Retire", "Ship", "Start"]
+__all__ = ["CancelTurn", "Command", "Fail", "Kill", "PutBack", "Retire", "Ship", "Start"]
 
 
 class Start(NamedTuple):
@@ -37,6 +37,13 @@ class CancelTurn(NamedTuple):
     ticket: int
 
 
+class PutBack(NamedTuple):
+    """Say that a job waits, until then at least, as its service is too busy."""
+
+    job: Job
+    until: float
+
+
 class Retire(NamedTuple):
     """Let a worker finish and exit."""
 
@@ -50,4 +57,4 @@ class Fail(NamedTuple):
     error: BaseException
 
 
-Command = Start | Ship | Kill | CancelTurn | Retire | Fail
+Command = Start | Ship | Kill | CancelTurn | Retire | PutBack | Fail

@@ -13,7 +13,8 @@ from pickle import loads
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from hmz_mp.core.commands import CancelTurn, Fail, Kill, Retire, Ship
+from hmz_mp.core import turns
+from hmz_mp.core.commands import CancelTurn, Fail, Kill, PutBack, Retire, Ship
 from hmz_mp.core.events import log_here, read_event
 from hmz_mp.core.functions import NO_FUNCTION, Function
 from hmz_mp.core.jobs import Job, JobState, Kind, Lane, WorkerState
@@ -186,6 +187,9 @@ class Coordinator:
             engine.kill(command.worker, command.only)
         elif isinstance(command, CancelTurn):
             engine.cancel_turn(command.worker, command.ticket)
+        elif isinstance(command, PutBack):
+            assert isinstance(command.job, Shipment)
+            self._tell(command.job, turns.PutBack(max(0.0, command.until - monotonic())))
         elif isinstance(command, Retire):
             engine.retire(command.worker)
         else:

@@ -10,6 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from hmz_mp.core.breaker import Breaker
     from hmz_mp.core.jobs import Lane
 
 __all__ = ["MINUTE", "Gate"]
@@ -18,14 +19,23 @@ MINUTE = 60.0
 
 
 class Gate:
-    """A bound on turns in flight: ``capacity`` at once (0: any), ``per_minute`` begun (0: any)."""
+    """A bound on turns in flight: ``capacity`` at once (0: any), ``per_minute`` begun (0: any).
 
-    __slots__ = ("capacity", "name", "per_minute", "starts", "timed", "used", "waiting", "widest")
+    A limit's has a ``breaker`` too, by which it backs off when its service is too busy.
+    """
 
-    def __init__(self, name: str, capacity: int = 0, per_minute: int = 0) -> None:
+    __slots__ = (
+        *("breaker", "capacity", "name", "per_minute", "starts", "timed", "used", "waiting"),
+        "widest",
+    )
+
+    def __init__(
+        self, name: str, capacity: int = 0, per_minute: int = 0, breaker: Breaker | None = None
+    ) -> None:
         self.name = name
         self.capacity = capacity
         self.per_minute = per_minute
+        self.breaker = breaker
         self.used = 0
         self.widest = 0
         # By kind of worker: a lane that got a place here, and waits for a worker to start, holds
@@ -37,6 +47,11 @@ class Gate:
     def __repr__(self) -> str:
         return f"<Gate {self.name} {self.used}/{self.capacity or 'any'}>"
 
+    @property
+    def may_bound(self) -> bool:
+        """Whether it can ever hold a turn up."""
+        return bool(self.capacity or self.per_minute or self.breaker is not None)
+
     def room(self, now: float) -> int | None:
         """Return how many more turns may begin now; ``None`` means any number."""
         rooms = []
@@ -46,10 +61,15 @@ class Gate:
             while self.starts and self.starts[0] + MINUTE <= now:
                 self.starts.popleft()
             rooms.append(self.per_minute - len(self.starts))
+        if self.breaker is not None and (room := self.breaker.room(self.used, now)) is not None:
+            rooms.append(room)
         return max(0, min(rooms)) if rooms else None
 
     def next_room(self, now: float) -> float | None:
         """Return when time alone will make room, if that is what is missing."""
+        breaker = self.breaker
+        if breaker is not None and breaker.until is not None and now < breaker.until:
+            return breaker.until
         if self.per_minute and self.room(now) == 0 and len(self.starts) >= self.per_minute:
             return self.starts[0] + MINUTE
         return None
@@ -57,6 +77,8 @@ class Gate:
     def is_free(self, now: float) -> bool:
         """Whether one more turn may begin now."""
         if self.capacity and self.used >= self.capacity:
+            return False
+        if self.breaker is not None and self.breaker.room(self.used, now) == 0:
             return False
         return not self.per_minute or self.room(now) != 0
 
@@ -70,5 +92,7 @@ class Gate:
         self.used += 1
         if self.used > self.widest:
             self.widest = self.used
+        if self.breaker is not None:
+            self.breaker.took()
         if self.per_minute:
             self.starts.append(now)

@@ -8,13 +8,24 @@ from __future__ import annotations
 
 from collections import deque
 from enum import Enum
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 
+from hmz_mp.core.breaker import Busy
 from hmz_mp.core.gates import Gate
 
-__all__ = ["HOST_TURNS", "Job", "JobState", "Kind", "Lane", "Timing", "Worker", "WorkerState"]
+__all__ = [
+    "HOST_TURNS",
+    "Ending",
+    "Job",
+    "JobState",
+    "Kind",
+    "Lane",
+    "Timing",
+    "Worker",
+    "WorkerState",
+]
 
 Kind = Literal["call", "host"]
 
@@ -28,6 +39,26 @@ class JobState(Enum):
     SHIPPED = "shipped"
     ABANDONED = "abandoned"  # ended for its caller, while a worker still has it
     DONE = "done"
+
+
+class Ending(Protocol):
+    """The end of one call, as its worker says."""
+
+    @property
+    def ticket(self) -> int:
+        """Which shipment it was."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it has an answer."""
+
+    @property
+    def seconds(self) -> float:
+        """How long it ran."""
+
+    @property
+    def data(self) -> bytes:
+        """The answer or the failure, packed."""
 
 
 class Timing:
@@ -62,12 +93,17 @@ class Job(msgspec.Struct, eq=False, gc=False):
     memory: int | None = None
     state: JobState = JobState.QUEUED
     attempts: int = 0  # times it began to run, as far as is known
+    setbacks: int = 0  # times that it was put back, as its service was too busy
     losses: int = 0  # times its worker died before it began
     expected: float = 0.0  # seconds it is expected to take, counted in its worker's backlog
     ticket: int = 0  # names this shipment; a retried job gets a new one
     shipped_at: float = 0.0  # by the monotonic clock, the last time
     worker: Worker | None = None
     stopping: BaseException | None = None  # how it ends once its worker lets go of it
+
+    def busy(self, _ending: Ending) -> Busy | None:
+        """Return what a failure says of its service's being too busy, if it does."""
+        return None
 
     def __repr__(self) -> str:
         return f"<Job {self.id} {self.state.value}>"

@@ -81,6 +81,13 @@ class WaitingLanes:
             self.wakes += 1
             self.ready["host" if kind == "host" else "call"].append(lane)
 
+    def wake_room(self, gate: Gate, now: float) -> None:
+        """Let as many lanes that wait for a gate compete again as it has room for."""
+        room = gate.room(now)
+        waiting = sum(map(len, gate.waiting.values()))
+        for _ in range(waiting if room is None else min(room, waiting)):
+            self.wake_gate(gate, now)
+
     def _time(self, gate: Gate, now: float) -> None:
         """Have those that wait for a gate woken when the minute has passed."""
         time = gate.next_room(now)
@@ -91,8 +98,7 @@ class WaitingLanes:
     def minute_passed(self, gate: Gate, now: float) -> None:
         """Wake those for whom time alone has made room."""
         gate.timed = False
-        for _ in range(gate.room(now) or 0):
-            self.wake_gate(gate, now)
+        self.wake_room(gate, now)
         if any(gate.waiting.values()):
             self._time(gate, now)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from random import random
+
+from hmz_mp.core.breaker import Breaker
 from hmz_mp.core.gates import Gate
 
 __all__ = ["Limit", "LimitTable", "check_width"]
@@ -52,7 +55,7 @@ class LimitTable:
         check_width("per_minute", per_minute)
         known = self._limits.get(name)
         if known is None:
-            known = self._limits[name] = Limit(Gate(name, at_once, per_minute))
+            known = self._limits[name] = Limit(Gate(name, at_once, per_minute, Breaker(random)))
         elif (at_once or per_minute) and (at_once, per_minute) != (
             known.at_once,
             known.per_minute,

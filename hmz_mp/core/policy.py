@@ -11,12 +11,12 @@ Work per event is constant, amortised: a freed place wakes one lane, a lane stan
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
-from hmz_mp.core.commands import CancelTurn, Command, Fail, Kill, Retire, Ship, Start
+from hmz_mp.core.backoff import Backoff
+from hmz_mp.core.commands import CancelTurn, Command, Fail, Kill, PutBack, Retire, Ship, Start
 from hmz_mp.core.dispatch_queue import ReadyQueue
 from hmz_mp.core.gates import Gate
-from hmz_mp.core.jobs import Job, JobState, Kind, Lane, Timing, Worker, WorkerState
+from hmz_mp.core.jobs import Ending, Job, JobState, Kind, Lane, Timing, Worker, WorkerState
 from hmz_mp.core.lanes import WaitingLanes, head_of
 from hmz_mp.core.roster import AHEAD_TIMEOUT, OVERHEAD_SECONDS, Roster
 from hmz_mp.core.timers import Timers
@@ -32,26 +32,11 @@ _LEAVING = (WorkerState.RETIRING, WorkerState.GONE)
 _SHIPPED, _DONE = JobState.SHIPPED, JobState.DONE
 
 
-class Ending(Protocol):
-    """The end of one call, as its worker says."""
-
-    @property
-    def ticket(self) -> int:
-        """Which shipment it was."""
-
-    @property
-    def ok(self) -> bool:
-        """Whether it has an answer."""
-
-    @property
-    def seconds(self) -> float:
-        """How long it ran."""
-
-
 class Policy:
     """Decides for one pool."""
 
-    # The whole state: the roster of workers, the lanes that could run now, timers, and counters.
+    # The whole state: the roster of workers, the lanes that could run now, timers, counters, and
+    # the limits that back off.
     def __init__(
         self, call_workers: int, *, turns_per_worker: int = 0, idle_timeout: float = 60.0
     ) -> None:
@@ -66,6 +51,7 @@ class Policy:
         self.held = False  # whether nothing begins beside what runs
         self.counts = {"done": 0, "failed": 0, "retried": 0, "cancelled": 0}
         self.lanes = WaitingLanes(self.timers)
+        self.backoff = Backoff(self.lanes)
         self._last_ticket = 0
 
     # Events from the caller.
@@ -117,6 +103,8 @@ class Policy:
         if not known:
             return found
         worker.stalled = False
+        if self.backoff.gates:
+            self._note_served(found, endings, now)
         self._let_go(known, worker, now)
         self._relieve(worker, len(known), now)
         timing, seconds, count = known[0].timing, 0.0, 0  # of successive calls of one function
@@ -124,7 +112,7 @@ class Policy:
             if job is None:
                 continue
             if not ending.ok or job.state is not _SHIPPED:
-                if not self._ends_badly(job, ending.ok):
+                if not self._ends_badly(job, ending, now):
                     found[at] = None
                 continue
             job.state = _DONE
@@ -137,17 +125,39 @@ class Policy:
         timing.note(seconds, count)
         return found
 
-    def _ends_badly(self, job: Job, ok: bool) -> bool:
+    def _note_served(
+        self, found: Sequence[Job | None], endings: Sequence[Ending], now: float
+    ) -> None:
+        for job, ending in zip(found, endings, strict=True):
+            if job is not None and ending.ok and job.state is _SHIPPED:
+                self.backoff.served(job, now)
+
+    def _ends_badly(self, job: Job, ending: Ending, now: float) -> bool:
         """Whether an answer ends a job that is not wanted any more, or that failed."""
         if job.state is JobState.ABANDONED:
             job.state = _DONE
             return False
-        if job.stopping is not None and not ok:
+        if job.stopping is not None and not ending.ok:
             self._failed(job, job.stopping)
             return False
-        if self._retry(job):
+        if self._put_back(job, ending, now) or self._retry(job):
             return False
         self._end(job, "failed")
+        return True
+
+    def _put_back(self, job: Job, ending: Ending, now: float) -> bool:
+        """Put a job back that failed as its service is too busy; not for ever."""
+        busy = job.busy(ending)
+        until = self.backoff.refused(job, self._last_ticket, busy, now) if busy else None
+        if until is None:
+            if self.backoff.gates:
+                self.backoff.served(job, now)
+            return False
+        if self.backoff.is_hopeless(job):
+            return False
+        job.attempts -= 1
+        self._requeue(job)
+        self.commands.append(PutBack(job, until))
         return True
 
     def gave_back(self, worker_id: int, tickets: list[int], running: int, now: float) -> None:
@@ -362,6 +372,8 @@ class Policy:
                 worker.expected -= job.expected
             lane = job.lane
             if lane.gates or lane.serial:
+                if self.backoff.gates:
+                    self.backoff.let_go(job)
                 self.lanes.leave(lane, now)
         self.running -= len(jobs)
 

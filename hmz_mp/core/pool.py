@@ -242,7 +242,7 @@ class Pool(Caller):
         self, kind: Kind, gates: tuple[Gate, ...], priority: int, *, serial: bool = False
     ) -> Lane:
         self._last_lane += 1
-        bounding = tuple(gate for gate in gates if gate.capacity or gate.per_minute)
+        bounding = tuple(gate for gate in gates if gate.may_bound)
         return Lane(self._last_lane, kind, bounding, priority=priority, serial=serial)
 
     def _end_session(self, lane: Lane) -> None:

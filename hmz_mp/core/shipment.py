@@ -7,14 +7,19 @@ from typing import Any
 
 import msgspec
 
+from hmz_mp.core.breaker import Busy
 from hmz_mp.core.functions import Function
-from hmz_mp.core.jobs import Job
-from hmz_mp.core.turns import Event
+from hmz_mp.core.jobs import Ending, Job
+from hmz_mp.core.outcomes import failure_of
+from hmz_mp.core.turns import Event, guarded
 from hmz_mp_worker.payload import Payload
 
-__all__ = ["NO_SETTINGS", "OnEvent", "Settings", "Shipment"]
+__all__ = ["NO_SETTINGS", "IsBusy", "OnEvent", "Settings", "Shipment"]
 
 OnEvent = Callable[[Any, Event], object]
+
+
+IsBusy = Callable[[BaseException], Busy | None]
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -28,6 +33,7 @@ class Settings(msgspec.Struct, frozen=True):
     item_id: str | None = None
     name: str | None = None
     on_event: OnEvent | None = None
+    is_busy: IsBusy | None = None
 
 
 NO_SETTINGS = Settings()
@@ -55,6 +61,14 @@ class Shipment(Job, eq=False, gc=False, kw_only=True):
         self.timeout = settings.timeout
         self.deadline = settings.deadline
         self.memory = settings.memory
+
+    def busy(self, _ending: Ending) -> Busy | None:
+        """Return what a failure says of its service's being too busy, if it does."""
+        is_busy = self.settings.is_busy
+        if is_busy is not None:
+            with guarded("is_busy"):  # the caller's code
+                return is_busy(failure_of(_ending.data, self.function.name))
+        return None
 
     def settle(self, pid: int | None, began: float, seconds: float, output: bytes) -> None:
         """Take note of how it ran, and let its arguments go: its turn may be kept for long."""

@@ -26,6 +26,7 @@ __all__ = [
     "Event",
     "Logged",
     "Progress",
+    "PutBack",
     "Said",
     "Shipped",
     "TrioTurn",
@@ -54,6 +55,12 @@ class Shipped(msgspec.Struct, frozen=True):
     worker: int
 
 
+class PutBack(msgspec.Struct, frozen=True):
+    """The turn waits, for ``seconds`` at least, as its service is too busy."""
+
+    seconds: float
+
+
 class Progress(msgspec.Struct, frozen=True):
     """The turn says how far it is: ``fraction`` from 0 to 1, ``words`` for people."""
 
@@ -76,7 +83,7 @@ class Said(msgspec.Struct, frozen=True):
     data: bytes
 
 
-Event = Shipped | Progress | Logged | Said
+Event = Shipped | PutBack | Progress | Logged | Said
 
 
 class Canceller(Protocol):
@@ -135,7 +142,7 @@ def _account(job: Shipment) -> Account | None:
     if job.seconds is None:
         return None
     text = job.output.decode("utf-8", "replace")
-    return Account(job.pid, job.began, job.seconds, job.attempts, text)
+    return Account(job.pid, job.began, job.seconds, job.attempts + job.setbacks, text)
 
 
 class TurnLoop(Protocol):

@@ -315,7 +315,11 @@ def _last_change(connection: sqlite3.Connection, started_at: float) -> float:
     return max([started_at, *filter(None, times)])
 
 
-_SETTLED: dict[str, TurnState] = {"queued": "not_run", "running": "cancelled"}
+_SETTLED: dict[str, TurnState] = {
+    "queued": "not_run",
+    "waiting": "not_run",
+    "running": "cancelled",
+}
 
 
 def _settled(counts: dict[str, int]) -> dict[str, int]:

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hmz_mp.core.ambient import TurnRecord
-from hmz_mp.core.turns import Progress
+from hmz_mp.core.turns import Progress, PutBack
 from hmz_mp.errors import BudgetExceeded, Stopped
 from hmz_mp.runs.costs import NO_BUDGET, Budget
 from hmz_mp.runs.tally import Tally
@@ -139,6 +139,9 @@ class Run:
         """Note how far the turn says it is, and what it has used; may halt the run."""
         if isinstance(event, Progress):
             self.tally.note_progress(record, event)
+        elif isinstance(event, PutBack):
+            self.tally.put_back(record)
+            self._ledger.put(record)
         elif isinstance(event, Spent):
             self.tally.costs.add(event.usage)
             self._mind_budget()
@@ -153,6 +156,8 @@ class Run:
         if record.state == "failed" and self.tally.failed == self._max_failures:
             reason = f"{self._max_failures} failed, the most that was allowed"
             self.halt(reason, end_running=False)
+        if record.failure == "unauthorised":
+            self.halt(record.error or "unauthorised", end_running=False)
 
     def _mind_budget(self) -> None:
         reason = self.budget.reached(self.tally.costs) if self.overrun is None else None

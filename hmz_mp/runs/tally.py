@@ -39,7 +39,8 @@ class Failure:
 class Tally:
     """Counts of a run's turns by state, the slowest, and the first failures in item order.
 
-    ``unsubmitted`` counts the items that were announced and not asked about yet; ``progress``
+    ``waiting`` are those that began, and wait as their service was too busy. ``unsubmitted``
+    counts the items that were announced and not asked about yet; ``progress``
     is what running turns said last of how far they are, ``costs`` what was used of models, by
     turns that run too. How many turns
     ran at once is not to be had from ``running``: a turn that ended is told of a moment after the
@@ -53,6 +54,7 @@ class Tally:
     cancelled: int = 0
     not_run: int = 0
     running: dict[int, TurnRecord] = field(default_factory=dict)
+    waiting: set[int] = field(default_factory=set)
     progress: dict[int, Progress] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     costs: Costs = field(default_factory=Costs)
@@ -71,7 +73,7 @@ class Tally:
     @property
     def queued(self) -> int:
         """How many turns were submitted and wait to run."""
-        return self.submitted - self.ended - len(self.running)
+        return self.submitted - self.ended - len(self.running) - len(self.waiting)
 
     @property
     def slowest(self) -> list[Slow]:
@@ -90,6 +92,13 @@ class Tally:
     def begin(self, record: TurnRecord) -> None:
         """Count a turn as running; again after a retry changes nothing."""
         self.running[record.number] = record
+        self.waiting.discard(record.number)
+
+    def put_back(self, record: TurnRecord) -> None:
+        """Count a turn as waiting, that its service was too busy for."""
+        self.running.pop(record.number, None)
+        self.progress.pop(record.number, None)
+        self.waiting.add(record.number)
 
     def note_progress(self, record: TurnRecord, progress: Progress) -> None:
         """Keep how far a running turn says it is."""
@@ -100,6 +109,7 @@ class Tally:
         """Count a turn's ending."""
         self.running.pop(record.number, None)
         self.progress.pop(record.number, None)
+        self.waiting.discard(record.number)
         match record.state:
             case "ok":
                 self.ok += 1
@@ -117,7 +127,14 @@ class Tally:
                 heapq.heappushpop(self._slowest, slow)
 
     def note_failure(self, record: TurnRecord) -> None:
-        """Keep one of the first failures; to be told in item order."""
+        """Keep one of the first failures; to be told in item order.
+
+        That somebody is not let in is kept once: it is one fault, whoever met it.
+        """
         if record.state in ("failed", "cancelled") and len(self.failures) < FAILURES:
             reason = record.error or record.error_type or "it gave no reason"
+            if record.failure == "unauthorised" and any(
+                one.reason == reason for one in self.failures
+            ):
+                return
             self.failures.append(Failure(record.item_id, reason))

@@ -208,7 +208,7 @@ async def _failure(turn: Any) -> Failed:
 async def test_failures_say_of_what_sort_they_are(
     pool: Pool, make: Make, prompt: str, kind: str, returncode: int
 ) -> None:
-    agent = make()
+    agent = make(backoff="false")
     with running(pool) as run:
         failed = await _failure(agent.aturn(prompt))
     assert (failed.kind, failed.returncode) == (kind, returncode)

@@ -133,7 +133,7 @@ async def test_schemas(pool: Pool, make: Make) -> None:
 async def test_failures_say_of_what_sort_they_are(
     pool: Pool, make: Make, prompt: str, kind: str, returncode: int
 ) -> None:
-    failed = await _failure(make().aturn(prompt))
+    failed = await _failure(make(backoff="false").aturn(prompt))
     assert (failed.kind, failed.returncode) == (kind, returncode)
 
 

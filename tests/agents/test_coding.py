@@ -188,3 +188,18 @@ def test_every_setting_of_codex(program: Path) -> None:
 )
 def test_what_the_user_of_codex_has_to_correct(text: str, says: str) -> None:
     assert says in wrong(text)
+
+
+def test_who_shares_an_account() -> None:
+    assert engine("claude/opus").account == engine("claude/haiku:high").account == "claude"
+    assert engine("codex/gpt-5").account == "codex"
+    assert engine("cli=claude,model=opus,home=/one").account == "claude /one"
+    assert engine("cli=claude,model=opus,home=private").account == "claude"
+    assert engine("cli=codex,model=gpt-5,env=BASE=http://x").account == "codex BASE=http://x"
+    assert engine("cli=claude,model=opus,backoff=false").account == ""
+    assert "backoff=no is none of true, false" in wrong("cli=claude,model=opus,backoff=no")
+
+
+def test_who_says_what_turns_cost() -> None:
+    assert engine("claude/opus").prices
+    assert not engine("codex/gpt-5").prices

@@ -140,3 +140,28 @@ def test_how_a_program_knows_its_conversation_is_shown(
     shown = project.run("show", "last", "say fine")
     (known,) = [one for one in shown.lines if one.startswith("  known as")]
     assert len(known.split()[2]) == 36
+
+
+def test_a_busy_service_is_waited_for(project: Project, agents: dict[str, str]) -> None:
+    items = f"busy {project.root / 'asked'} 1\nsay two\nsay three\n".encode()
+    options = ("--items", "-", "--json", "--quiet", "--at-once", "3")
+    done = project.exec("-a", agents["claude"], *options, stdin=items)
+    assert done.status == 0
+    assert "failed" not in done.err
+    assert [row["answer"] for row in done.rows] == ["served", "two", "three"]
+    assert [row["attempts"] for row in done.rows] == [2, 1, 1]
+
+
+def test_a_service_that_lets_nobody_in_ends_the_run_with_one_message(
+    project: Project, agents: dict[str, str]
+) -> None:
+    items = b"".join(b"retry 401 %d\n" % number for number in range(9))
+    options = ("--items", "-", "--json", "--at-once", "2")
+    done = project.exec("-a", agents["claude"], *options, stdin=items)
+    states = [row["status"] for row in done.rows]
+    assert done.status == 1
+    assert states.count("failed") in (1, 2, 3)
+    assert states.count("not_run") == 9 - states.count("failed")
+    failures = done.err[done.err.index("failed:") :]
+    assert failures.count(" retry 401 ") == 1
+    assert f"{states.count('not_run')} of 9 not run: unauthorised" in failures

@@ -12,6 +12,7 @@ from hmz_mp.cli.progress import (
     Display,
     LineDisplay,
     NoDisplay,
+    figures,
     make_display,
     picture,
 )
@@ -172,3 +173,9 @@ def test_what_suits_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(made(), BarDisplay)
     monkeypatch.setenv("TERM", "dumb")
     assert isinstance(made(), LineDisplay)
+
+
+def test_those_that_wait_for_their_service() -> None:
+    tally = tally_of(ok=1, total=9, running=("a", "b", "c"))
+    tally.put_back(tally.running[next(iter(tally.running))])
+    assert figures(tally, Pace(0.0))[1:3] == ["2 running", "1 waiting for their service"]

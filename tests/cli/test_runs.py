@@ -102,6 +102,7 @@ def test_json_is_one_object_per_run_and_line(tmp_path: Path) -> None:
         "cancelled": 0,
         "not_run": 1,
         "running": 0,
+        "waiting": 0,
         "queued": 0,
     }
     assert one["started_at"].endswith("+00:00")

@@ -23,6 +23,7 @@ class Ended(NamedTuple):
     ticket: int
     ok: bool
     seconds: float
+    data: bytes = b""
 
 
 class SimulatedWorker:

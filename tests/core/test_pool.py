@@ -15,6 +15,7 @@ import anyio.lowlevel
 import pytest
 
 from hmz_mp import Pool, current_pool, session_state
+from hmz_mp.core.breaker import Busy
 from hmz_mp.core.turns import Event, Progress, Said, Shipped, Turn
 from hmz_mp.errors import (
     InitializerFailed,
@@ -813,3 +814,49 @@ async def test_repr_tells_the_state() -> None:
         await turn
         assert repr(turn) == "<Turn 1 done item_id='x'>"
     assert repr(pool) == "<Pool left workers=2>"
+
+
+class TooMany(Exception):
+    """What a service says that is too busy."""
+
+
+async def test_a_limit_backs_off_for_whatever_says_that_it_is_busy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hmz_mp.core.limits.random", lambda: 0.0)
+
+    def ask(name: str, times: int) -> int:
+        with open(name, "a") as file:
+            file.write("asked\n")
+        with open(name) as file:
+            asked = len(file.readlines())
+        if asked <= times:
+            raise TooMany(asked)
+        return asked
+
+    def is_busy(error: BaseException) -> Busy | None:
+        return Busy() if isinstance(error, TooMany) else None
+
+    async with Pool(1) as pool:
+        busy = pool.options(limit=pool.limit("service"), is_busy=is_busy)
+        turn = busy.submit(ask, str(tmp_path / "a"), 2)
+        assert await turn == 3
+        assert turn.account is not None
+        assert turn.account.attempts == 3
+        with pytest.raises(TooMany):
+            await busy.run(ask, str(tmp_path / "b"), 99)
+        with pytest.raises(ZeroDivisionError):
+            await busy.run(divmod, 1, 0)
+
+
+async def test_what_cannot_say_whether_it_is_busy_is_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def is_busy(error: BaseException) -> None:
+        raise RuntimeError("no idea")
+
+    async with Pool(1) as pool:
+        busy = pool.options(limit=pool.limit("unknown"), is_busy=is_busy)
+        with pytest.raises(ZeroDivisionError):
+            await busy.run(divmod, 1, 0)
+        assert "no idea" in caplog.text

@@ -217,6 +217,15 @@ class Turn:
         }
         return text
 
+    def do_busy(self, rest: str) -> str:
+        """Note in a file that it was asked; refuse the first of so many times."""
+        name, times, *_ = rest.split()
+        with Path(name).open("a") as file:
+            file.write("asked\n")
+        if len(Path(name).read_text().splitlines()) > int(times):
+            return "served"
+        return self.do_error("529 too busy")
+
     def do_too_long(self, text: str) -> str:
         self.fields |= {"is_error": True, "terminal_reason": "prompt_too_long"}
         return text or "Prompt is too long"

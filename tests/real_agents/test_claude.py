@@ -144,7 +144,8 @@ def make(pool: Pool, records: list[TurnRecord]) -> Make:
             records.append(event.record)
 
     def make(**settings: Any) -> Agent:
-        words = "".join(f",{key}={value}" for key, value in settings.items())
+        given = {"backoff": "false", **settings}
+        words = "".join(f",{key}={value}" for key, value in given.items())
         agent = agent_from_spec(f"cli=claude,model=claude-sonnet-4-5,program={program}{words}")
         agent.watch(note)
         return agent

@@ -162,7 +162,7 @@ def make(pool: Pool, records: list[TurnRecord]) -> Make:
             records.append(event.record)
 
     def make(**settings: Any) -> Agent:
-        given = {"program": program, **settings}
+        given = {"program": program, "backoff": "false", **settings}
         words = "".join(f",{key}={value}" for key, value in given.items())
         agent = agent_from_spec(f"cli=codex,model=gpt-5{words}")
         agent.watch(note)

@@ -5,10 +5,11 @@ import gc
 import pytest
 
 from hmz_mp.core.ambient import Item
-from hmz_mp.core.turns import Progress, Said
+from hmz_mp.core.turns import Progress, PutBack, Said
 from hmz_mp.errors import BadInput, BudgetExceeded, Stopped
 from hmz_mp.runs.costs import Budget, ModelUsage
 from hmz_mp.runs.run import Run
+from hmz_mp.runs.tally import Failure
 from hmz_mp_worker.backends.protocol import Usage
 from tests.runs.fakes import NO_POOL, ListLedger, Watched, record_of
 
@@ -289,3 +290,34 @@ def test_what_turns_use_is_counted_without_a_budget() -> None:
         watched.spend(record, Usage("opus", 10**9, 7, 0, 1000.0))
     assert watched.run.tally.costs.models == [ModelUsage("opus", 3 * 10**9, 21, 0, 3000.0)]
     assert (watched.run.halted, watched.run.excess()) == (None, None)
+
+
+def test_a_turn_that_is_put_back_neither_runs_nor_failed() -> None:
+    watched = Watched()
+    a, b = watched.submit("a", "b")
+    watched.begin(a, b)
+    a.state = "waiting"
+    watched.run.said(a, PutBack(3.0))
+    tally = watched.run.tally
+    assert (set(tally.running), tally.waiting, tally.queued, tally.failed) == ({1}, {0}, 0, 0)
+    assert watched.ledger.rows[-1] == (0, "a", "waiting")
+    watched.begin(a)
+    assert (set(tally.running), tally.waiting) == ({0, 1}, set())
+    a.state = "waiting"
+    watched.run.said(a, PutBack(3.0))
+    watched.run.halt("enough", end_running=False)  # it is not run, as those that are queued
+    assert watched.ledger.final() == {"a": "not_run", "b": "running"}
+    assert (tally.waiting, tally.queued) == (set(), 0)
+
+
+def test_a_service_that_lets_nobody_in_halts_the_run() -> None:
+    watched = Watched()
+    a, b, queued = watched.submit("a", "b", "queued")
+    watched.begin(a, b)
+    a.failure = b.failure = "unauthorised"
+    watched.end(a, "failed", error="unauthorised: bad key")
+    assert watched.run.halted == "unauthorised: bad key"
+    assert queued.state == "not_run"
+    watched.end(b, "failed", error="unauthorised: bad key")
+    assert watched.run.tally.failed == 2
+    assert watched.run.tally.failures == [Failure("a", "unauthorised: bad key")]  # said once
