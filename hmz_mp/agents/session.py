@@ -117,6 +117,7 @@ class Session(msgspec.Struct, gc=False, eq=False):
             session=name,
             place=place,
             conversation=talk.id if talk is not None else "",
+            begun=talk is not None and talk.has_begun(),
             **settings,
         )
         if talk is not None:
@@ -141,11 +142,18 @@ class _Talk:
     def __init__(self) -> None:
         self.id = str(uuid.uuid4())
         self._turns: list[AgentTurn] = []
+        self._begun = False
 
     def add(self, turn: AgentTurn) -> None:
         """Take note of a turn; what has ended is let go."""
+        self.has_begun()
         self._turns = [one for one in self._turns if not one.done]
         self._turns.append(turn)
+
+    def has_begun(self) -> bool:
+        """Whether a turn was answered, so that the conversation is there to be gone on with."""
+        self._begun = self._begun or any(one.record.state == "ok" for one in self._turns)
+        return self._begun
 
     def running(self) -> AgentTurn | None:
         """Return the turn that runs."""

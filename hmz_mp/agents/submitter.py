@@ -112,6 +112,7 @@ class Submitter:
         place: int = 0,
         listener: Listener | None = None,
         conversation: str = "",
+        begun: bool = False,
         pursue: bool = False,
     ) -> AgentTurn:
         """Submit one turn to a view of the pool, or to a session of one.
@@ -154,6 +155,7 @@ class Submitter:
                 at,
                 conversation=conversation,
                 place=place,
+                begun=begun,
                 schema=schema,
                 stream=listener is not None,
                 pursue=pursue,

@@ -29,7 +29,8 @@ class Request(msgspec.Struct, frozen=True):
     the worker's own directory. ``task`` is the TASK of the run, or empty.
 
     The rest is for agents that converse. ``conversation`` names the conversation that the turn
-    goes on with, ``place`` of its turns from 0; empty, the turn has one of its own. ``schema`` is
+    goes on with, ``place`` of its turns from 0; empty, the turn has one of its own. ``begun`` says
+    that an earlier one was answered, so that the conversation has to be there. ``schema`` is
     the type that the answer has to fit, or ``None``. With ``stream`` the answer is said as it is
     written. With ``pursue`` the prompt is an objective, to be worked towards until it is reached.
     """
@@ -41,6 +42,7 @@ class Request(msgspec.Struct, frozen=True):
     cwd: str | None = None
     conversation: str = ""
     place: int = 0
+    begun: bool = False
     schema: Any = None
     stream: bool = False
     pursue: bool = False

@@ -48,9 +48,13 @@ class Made:
         self._settings = settings
         self._cwd = str(cwd)
 
-    def new(self, kept_as: str = "", *, known: bool = False, **changes: Any) -> CodexConversation:
+    def new(
+        self, kept_as: str = "", *, sought: bool = False, known: bool = False, **changes: Any
+    ) -> CodexConversation:
         settings = msgspec.structs.replace(self._settings, **changes)
-        return CodexConversation(settings, self._cwd, self.servers, kept_as, known=known)
+        return CodexConversation(
+            settings, self._cwd, self.servers, kept_as, sought=sought, known=known
+        )
 
 
 def run(settings: Settings, cwd: Path, body: Callable[[Made], Awaitable[object]]) -> None:
@@ -211,7 +215,7 @@ def test_another_worker_finds_the_conversation_by_its_name(
     async def body(made: Made) -> None:
         await answer(made.new("mine"), "say first")
         await answer(made.new("mine too"), "say other")
-        found = Made(settings, tmp_path).new("mine", known=True)
+        found = Made(settings, tmp_path).new("mine", sought=True)
         assert json.loads(await answer(found, "history")) == ["say first", "history"]
 
     run(settings, tmp_path, body)
@@ -221,10 +225,28 @@ def test_a_conversation_that_is_gone_says_so_and_the_next_turn_begins_it(
     settings: Settings, tmp_path: Path
 ) -> None:
     async def body(made: Made) -> None:
-        one = made.new("gone", known=True)
+        one = made.new("gone", sought=True, known=True)
         failed = await failure(one, "history")
-        assert "its conversation is no longer there" in failed.reason
+        assert failed.kind == "died"
+        assert "its conversation, 'hmz-mp gone', is no longer there" in failed.reason
         assert json.loads(await answer(one, "history")) == ["history"]
+
+    run(settings, tmp_path, body)
+
+
+def test_a_conversation_of_which_nothing_is_there_is_begun(
+    settings: Settings, tmp_path: Path
+) -> None:
+    async def body(made: Made) -> None:
+        assert await answer(made.new("new", sought=True), "history") == '["history"]'
+        one = made.new("lost before its first turn was written down")
+        server = int(await answer(made.new(), "pid"))
+        await events(one, "error unauthorized no")
+        for file in (tmp_path / "home" / "threads").iterdir():
+            file.unlink()
+        os.kill(server, signal.SIGKILL)
+        await await_until(lambda: not is_alive(server))
+        assert await answer(one, "history") == '["history"]'
 
     run(settings, tmp_path, body)
 

@@ -64,6 +64,6 @@ def _kept(settings: Settings, request: Request) -> ClaudeConversation:
     kept = values.get(_KEPT)
     if not isinstance(kept, ClaudeConversation):
         kept = values[_KEPT] = ClaudeConversation(
-            settings, request.cwd, request.conversation, known=request.place > 0
+            settings, request.cwd, request.conversation, known=request.begun
         )
     return kept

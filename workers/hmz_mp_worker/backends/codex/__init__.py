@@ -49,7 +49,8 @@ async def _conversation(
     settings: Settings, request: Request
 ) -> CodexConversation | ExecConversation:
     cwd = request.cwd or os.getcwd()  # noqa: PTH109  # a str, as requests have it
-    name, known = request.conversation, request.place > 0
+    name, known = request.conversation, request.begun
     if await _servers.can_serve(settings):
-        return CodexConversation(settings, cwd, _servers, name, known=known)
+        sought = known or request.place > 0
+        return CodexConversation(settings, cwd, _servers, name, sought=sought, known=known)
     return ExecConversation(settings, cwd, name, known=known)

@@ -36,10 +36,11 @@ _ENDING_SECONDS = 0.5  # that commands have to end once they were told to
 class CodexConversation(state.Resource):
     """A conversation.
 
-    Its whole state: the name it is kept under, if it is kept, and whether an earlier worker may
-    have begun it; its thread, the server that has it open, and the thread's totals; the turn that
-    is being read, whether it has begun, and what is to be said to it; texts that came too late
-    for it.
+    Its whole state: the name it is kept under, if it is kept; whether an earlier worker may have
+    begun it, so that its thread is to be looked for, and whether a turn of it is known to have
+    been answered, so that it has to be there; its thread, the server that has it open, and the
+    thread's totals; the turn that is being read, whether it has begun, and what is to be said to
+    it; texts that came too late for it.
     """
 
     def __init__(
@@ -49,12 +50,14 @@ class CodexConversation(state.Resource):
         servers: Servers,
         kept_as: str = "",
         *,
+        sought: bool = False,
         known: bool = False,
     ) -> None:
         self._settings = settings
         self._cwd = cwd
         self._servers = servers
         self._name = f"hmz-mp {kept_as}" if kept_as else ""
+        self._sought = sought
         self._known = known
         self._thread = ""
         self._server: AppServer | None = None
@@ -95,6 +98,7 @@ class CodexConversation(state.Resource):
             while True:
                 await self._begin(server, reader, text, ask)
                 async for event in self._read(server, reader):
+                    self._known = self._known or (bool(self._name) and isinstance(event, Result))
                     is_end = isinstance(event, (Result, Failed))
                     if not is_end or isinstance(event, Failed) or not self._late:
                         yield event
@@ -127,14 +131,14 @@ class CodexConversation(state.Resource):
                 raise ProgramFailed("the program ended before it could be asked again")
             self._thread = ""
         self._server = server
-        if not self._thread and self._known:
+        if not self._thread and self._sought:
             self._thread = await self._found(server)
         settings = thread_settings(self._settings, self._cwd, server.provider)
-        if self._thread:
-            wanted = {**settings, "threadId": self._thread, "excludeTurns": True}
-            await self._with_or_without_config(server, "thread/resume", wanted)
-            self._total = None
+        if self._thread and await self._resumed(server, settings):
             return
+        if self._known:
+            self._known = self._sought = False  # the next turn begins it
+            raise ProgramFailed(f"its conversation, {self._name!r}, is no longer there")
         wanted = {**settings, "ephemeral": not self._name and not ask.pursue}
         opened = await self._with_or_without_config(server, "thread/start", wanted)
         try:
@@ -156,15 +160,27 @@ class CodexConversation(state.Resource):
                 raise
             return await server.request(method, params)
 
+    async def _resumed(self, server: AppServer, settings: dict[str, Any]) -> bool:
+        """Have the thread opened again; return whether it is there."""
+        wanted = {**settings, "threadId": self._thread, "excludeTurns": True}
+        try:
+            await self._with_or_without_config(server, "thread/resume", wanted)
+        except Refused:
+            if not server.alive:
+                raise
+            self._thread = ""
+            return False
+        self._total = None
+        return True
+
     async def _found(self, server: AppServer) -> str:
-        """Return the thread of this name. Raises `Refused` when there is none."""
+        """Return the thread of this name, or an empty string when there is none."""
         listed = await server.request("thread/list", {"searchTerm": self._name, "limit": 5})
         threads = listed.get("data") if isinstance(listed, dict) else None
         for thread in threads if isinstance(threads, list) else []:
             if isinstance(thread, dict) and thread.get("name") == self._name:
                 return str(thread.get("id"))
-        self._known = False  # the next turn begins it
-        raise Refused(f"its conversation is no longer there: no thread is named {self._name!r}")
+        return ""
 
     # The turn.
 
