@@ -51,6 +51,10 @@ SCRIPT = {
             ],
         },
         {"match": "^limited", "steps": [{"status": 429, "times": 99, "retry_after": 20}]},
+        {
+            "match": "^busy",
+            "steps": [{"status": 429, "times": 2, "retry_after": 1}, {"text": "served"}],
+        },
         {"match": "^overloaded", "steps": [{"status": 529, "times": 99}]},
         {"match": "^broken", "steps": [{"status": 500, "times": 99}]},
         {"match": "^nobody", "steps": [{"status": 401, "times": 99}]},
@@ -326,6 +330,17 @@ async def test_what_the_service_says(
         assert failed.retry_after is None
     else:
         assert failed.retry_after == pytest.approx(wait, rel=0.3)
+
+
+async def test_a_busy_service_is_waited_for(
+    make: Make, server: ModelServer, records: list[TurnRecord]
+) -> None:
+    agent = make(backoff="true")
+    began = time.monotonic()
+    assert await agent.abatch(["busy now", "hello"]) == ["served", "Hello."]
+    assert time.monotonic() - began > 2  # as long as the service asked for, twice
+    assert server.asked("busy now") == 3
+    assert [record.attempts for record in records] == [3, 1]
 
 
 async def test_too_long(make: Make) -> None:

@@ -57,6 +57,10 @@ SCRIPT = {
             ],
         },
         {"match": "^limited", "steps": [{"status": 429, "times": 99, "retry_after": 20}]},
+        {
+            "match": "^busy",
+            "steps": [{"status": 429, "times": 2, "retry_after": 1}, {"text": "served"}],
+        },
         {"match": "^overloaded", "steps": [{"status": 503, "times": 99}]},
         {"match": "^broken", "steps": [{"status": 500, "times": 99}]},
         {"match": "^nobody", "steps": [{"status": 401, "times": 99}]},
@@ -319,6 +323,15 @@ async def test_what_the_service_says(
     assert failed.kind == kind
     assert time.monotonic() - began < 5  # nothing was tried again by the program itself
     assert server.asked(prompt) == 1
+
+
+async def test_a_busy_service_is_waited_for(
+    make: Make, server: ModelServer, records: list[TurnRecord]
+) -> None:
+    agent = make(backoff="true")
+    assert await agent.abatch(["busy now", "hello"]) == ["served", "Hello."]
+    assert server.asked("busy now") == 3
+    assert [record.attempts for record in records] == [3, 1]
 
 
 async def test_too_long(make: Make) -> None:
