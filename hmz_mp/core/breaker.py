@@ -90,7 +90,8 @@ class Breaker:
         if self.until is None or self.is_probe(ticket):
             pause = self._random() * min(LONGEST, FIRST * 2.0 ** min(self.streak, 30))
             self.streak += 1
-            self.until = now + asked + pause
+            told = self.until or 0.0  # by one that began before, while the probe was in flight
+            self.until = max(told, now + asked + pause)
             self.width = max(1.0, used // 2)
             self._ticket = last
             self.probing = False

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from hmz_mp.core.backoff import SETBACKS
 from hmz_mp.core.breaker import FIRST, LONGEST, Breaker, Busy
-from hmz_mp.core.commands import Fail, PutBack, Ship, Start
+from hmz_mp.core.commands import Fail, Kill, PutBack, Ship, Start
 from hmz_mp.core.gates import Gate
 from hmz_mp.core.jobs import Ending, Job, JobState, Lane, Timing
 from hmz_mp.core.policy import Policy
+from hmz_mp.errors import WorkerDied
 
 
 def half() -> float:
@@ -68,6 +69,14 @@ def test_a_probe_does_not_close_before_a_later_refusal_allows() -> None:
     breaker.refused(2, 3, Busy(50.0), 1, 1.0)
     breaker.succeeded(3, 2.0, 2)
     assert [breaker.room(0, now) for now in (2.0, 50.9, 51.0)] == [0, 0, 1]
+
+
+def test_a_probe_that_is_refused_does_not_shorten_what_was_asked_for() -> None:
+    breaker = Breaker(half)
+    breaker.refused(1, 2, Busy(), 2, 0.0)
+    breaker.took()
+    breaker.refused(2, 3, Busy(50.0), 1, 1.0)
+    assert breaker.refused(3, 3, Busy(), 1, 2.0) == 51.0
 
 
 def test_a_probe_that_was_lost_is_followed_by_another() -> None:
@@ -126,6 +135,7 @@ class Service:
         self.begun: list[Job] = []
         self.ended: list[Job] = []
         self.quiet_until = 0.0
+        self.worker = 0
         self.put_back: list[PutBack] = []
 
     def submit(self, lane: int) -> None:
@@ -140,10 +150,13 @@ class Service:
             commands, self.policy.commands = self.policy.commands, []
             for command in commands:
                 if isinstance(command, Start):
+                    self.worker = command.worker
                     self.policy.ready(command.worker, self.now)
                     self.policy.dispatch(self.now)
                 elif isinstance(command, Ship):
                     self.shipped(command.jobs)
+                elif isinstance(command, Kill):
+                    self.die()
                 elif isinstance(command, PutBack):
                     self.put_back.append(command)
                 elif isinstance(command, Fail):
@@ -166,7 +179,7 @@ class Service:
         if words.startswith("busy") and job.state is JobState.SHIPPED:  # the others are not heard
             self.quiet_until = max(self.quiet_until, self.now + float(words[5:] or 0))
         told = Told(job.ticket, ok, 0.1, words.encode())
-        (ended,) = self.policy.answered(1, [told], self.now)
+        (ended,) = self.policy.answered(self.worker, [told], self.now)
         if ended is not None:
             self.ended.append(ended)
         self.settle()
@@ -175,6 +188,12 @@ class Service:
         job = self.jobs[at % len(self.jobs)]
         if self.policy.cancel(job, self.now):
             self.ended.append(job)
+        self.settle()
+
+    def die(self) -> None:
+        """Lose the worker, and all that runs in it."""
+        self.running.clear()
+        self.policy.died(self.worker, 0, WorkerDied(7, signal=9), self.now)
         self.settle()
 
     def later(self, seconds: float) -> None:
@@ -198,6 +217,7 @@ STEPS = st.lists(
         st.tuples(st.just("submit"), st.integers(0, 5)),
         st.tuples(st.just("later"), st.sampled_from([0.0, 0.1, 1.0, 30.0])),
         st.tuples(st.just("cancel"), st.integers(0, 20)),
+        st.tuples(st.just("die"), st.just(0)),
         st.tuples(st.just("fine"), st.integers(0, 9)),
         st.tuples(st.just("broken"), st.integers(0, 9)),
         st.tuples(st.just("busy"), st.integers(0, 9)),
@@ -207,7 +227,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=300)
 @given(
     steps=STEPS,
     lanes=st.integers(1, 5),
@@ -223,6 +243,8 @@ def test_nothing_is_lost_doubled_early_or_out_of_order(
     for word, number in steps:
         if word == "later":
             service.later(number)
+        elif word == "die":
+            service.die()
         elif word in ("submit", "cancel"):
             getattr(service, word)(int(number))
         else:
