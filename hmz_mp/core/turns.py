@@ -187,9 +187,9 @@ class AsyncioTurn(asyncio.Future[Any]):
 
     def cancel(self, msg: Any | None = None) -> bool:
         """Cancel the turn; a running call is really stopped. False if it has ended."""
-        if self.done():
+        # Its failure may be decided, and told in the next step of the loop.
+        if self.done() or not self._pool.cancel_job(self.job):
             return False
-        self._pool.cancel_job(self.job)
         return super().cancel(msg)
 
     def tell(self, data: bytes) -> bool:
@@ -298,9 +298,8 @@ class TrioTurn:
 
     def cancel(self, msg: Any | None = None) -> bool:  # noqa: ARG002  # as asyncio's futures take it
         """Cancel the turn; a running call is really stopped. False if it has ended."""
-        if self.done():
+        if self.done() or not self._pool.cancel_job(self.job):
             return False
-        self._pool.cancel_job(self.job)
         self._cancelled = True
         self._finish()
         return True

@@ -3,6 +3,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +144,31 @@ async def test_cancel_of_a_running_call(tmp_path: Path, hanging: Any) -> None:
             assert is_alive(pid)
         assert await pool.run(len, "goes on") == 7
         assert pool.statistics().cancelled == 1
+
+
+async def test_cancel_between_a_failure_and_its_telling(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the policy has decided holds: the turn fails, and nobody else waits for ever."""
+    async with Pool(2) as pool:
+        turn: Any = pool.submit(functions.note_and_hang, str(tmp_path / "pid"))
+        other = pool.submit(functions.wait_for, str(tmp_path / "go"))
+        pid = await started(tmp_path / "pid")
+        policy = pool._entered().policy
+        died, said = policy.died, []
+
+        def die_and_cancel(*args: Any) -> None:
+            died(*args)
+            said.append(turn.cancel())
+
+        monkeypatch.setattr(policy, "died", die_and_cancel)
+        os.kill(pid, signal.SIGKILL)
+        with anyio.fail_after(15):
+            await await_until(turn.done)
+            (tmp_path / "go").touch()
+            await other
+        assert said == [False]
+        assert isinstance(turn.exception(), WorkerDied)
 
 
 async def test_cancel_of_what_is_queued(tmp_path: Path) -> None:
