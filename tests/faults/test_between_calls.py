@@ -199,9 +199,11 @@ async def test_what_importing_a_module_changes_lasts(tmp_path: Path) -> None:
             assert await pool.run(faults_outer.lazily, 1) == (1, "1")
             assert await pool.run(faults_outer.lazily, 2) == (2, "1")
     finally:
-        sys.path.remove(str(tmp_path))
-        sys.path.remove(str(tmp_path / "inner"))
-        del os.environ["FAULTS_OUTER"]
+        for folder in (str(tmp_path), str(tmp_path / "inner")):
+            if folder in sys.path:
+                sys.path.remove(folder)
+        os.environ.pop("FAULTS_OUTER", None)
+        sys.modules.pop("faults_outer", None)
 
 
 async def test_what_the_initializer_changes_lasts() -> None:
