@@ -55,9 +55,15 @@ def _own(folder: Path) -> Place:
 def _up_to_repository_top(start: Path) -> list[Path]:
     folders = [start, *start.parents]
     for count, folder in enumerate(folders, 1):
-        if (folder / ".git").exists():
+        if _is_repository(folder):
             return folders[:count]
     return [start]
+
+
+def _is_repository(folder: Path) -> bool:
+    """Whether git would take ``folder`` for one: sandboxes leave empty ``.git`` folders around."""
+    git = folder / ".git"
+    return git.is_file() or (git / "HEAD").exists()
 
 
 def flow_names(place: Place) -> list[str]:

@@ -46,6 +46,7 @@ def test_parents_are_searched_up_to_the_top_of_the_repository(
     write_flow("outside.py", "", into=project.parent / ".humanize" / "flows")
     top = write_flow("plan.py", "")
     (project / ".git").mkdir()
+    (project / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
     below = project / "a" / "b"
     below.mkdir(parents=True)
     assert find_flow("plan", start=below).path == top
@@ -55,10 +56,19 @@ def test_parents_are_searched_up_to_the_top_of_the_repository(
         find_flow("outside", start=below)
 
 
+def test_a_linked_worktree_is_a_repository_too(project: Path, write_flow: WriteFlow) -> None:
+    top = write_flow("plan.py", "")
+    (project / ".git").write_text("gitdir: elsewhere\n")
+    below = project / "a"
+    below.mkdir()
+    assert find_flow("plan", start=below).path == top
+
+
 def test_without_a_repository_parents_are_not_searched(
     project: Path, write_flow: WriteFlow
 ) -> None:
     write_flow("plan.py", "")
+    (project / ".git").mkdir()  # that git would not take for a repository
     below = project / "a"
     below.mkdir()
     with pytest.raises(BadInput, match="no flow named 'plan'"):
