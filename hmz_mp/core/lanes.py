@@ -116,6 +116,15 @@ class WaitingLanes:
         lane.place = None
         self.wake(lane, first=True)
 
+    def pass_on_worker(self, lane: Lane) -> None:
+        """Wake the next session at the worker that a lane does not take, if it has nothing to do.
+
+        One was woken for what the worker let go, and without anything to do it lets go no more.
+        """
+        worker = lane.pinned
+        if worker is not None and worker.waiting and not worker.inflight:
+            self.wake_next(worker)
+
     def wake_all(self, worker: Worker) -> None:
         """Let every session that waits for a worker compete again."""
         while worker.waiting:

@@ -416,9 +416,11 @@ class Policy:
             job = head_of(lane)
             if job is None:
                 lanes.pass_on(lane, now)
+                lanes.pass_on_worker(lane)
                 continue
             if lane.gates and (blocking := lanes.blocking(lane, now)) is not None:
                 lanes.wait_for(lane, blocking, now)
+                lanes.pass_on_worker(lane)
                 continue
             worker = self._worker_for(lane, job)
             if worker is not None:

@@ -150,3 +150,20 @@ def test_sessions_wait_at_their_worker(lanes: WaitingLanes) -> None:
     lanes.wake_all(worker)
     assert popped(lanes) == [2]
     assert not worker.waiting
+
+
+def test_a_session_that_does_not_take_its_idle_worker_wakes_the_next(lanes: WaitingLanes) -> None:
+    worker = Worker(1, "call")
+    first, second, third = (lane(number, serial=True) for number in (1, 2, 3))
+    for one in (first, second, third):
+        one.pinned = worker
+    for one in (second, third):
+        lanes.wait_at(one, worker, 0.0)
+    lanes.pass_on_worker(Lane(9, "call"))  # of no worker
+    assert popped(lanes) == []
+    worker.inflight[7] = second.jobs[0]
+    lanes.pass_on_worker(first)  # what runs there wakes the next when it ends
+    assert popped(lanes) == []
+    worker.inflight.clear()
+    lanes.pass_on_worker(first)
+    assert popped(lanes) == [2]

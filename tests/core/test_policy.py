@@ -647,6 +647,42 @@ def test_a_session_that_waits_for_its_worker_passes_its_place_on() -> None:
     assert len(world.workers[2].queue) == 1
 
 
+def two_sessions_that_wait_for_their_worker(world: World, *gates: Gate) -> list[Lane]:
+    """Return sessions of the one worker, which runs something long for somebody else."""
+    sessions = [Lane(100, "call", gates, serial=True), Lane(101, "call", serial=True)]
+    for session in sessions:
+        running(world, session)
+        world.answer(1, seconds=1.0)
+        world.settle()
+    world.timing = Timing()  # of what nobody knows yet, so that it is not shipped ahead
+    running(world, Lane(1, "call"))
+    for session in sessions:
+        world.submit(session)
+        world.settle()
+    assert [lane.id for lane in world.policy.roster.workers[1].waiting] == [100, 101]
+    return sessions
+
+
+def test_a_session_that_was_cancelled_while_it_waited_lets_the_next_one_go_on() -> None:
+    world = World(1)
+    sessions = two_sessions_that_wait_for_their_worker(world)
+    world.cancel(sessions[0].jobs[0])
+    world.answer(1, seconds=1.0)
+    world.settle()
+    assert world.begun[101] == [2, 5]
+    assert len(world.workers[1].queue) == 1
+
+
+def test_a_session_that_finds_its_gate_taken_lets_the_next_one_go_on() -> None:
+    world, gate = World(1), Gate("narrow", 1)
+    two_sessions_that_wait_for_their_worker(world, gate)
+    gate.take(world.now)
+    world.answer(1, seconds=1.0)
+    world.settle()
+    assert world.begun[101] == [2, 5]
+    assert gate.count_waiting() == 1
+
+
 # What the machine forces on a pool.
 
 
