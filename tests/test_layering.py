@@ -78,7 +78,9 @@ ONLY_IN = {
 WORKER_AT_IMPORT = {"msgspec"}
 PURE = tuple(
     f"hmz_mp.core.{one}"
-    for one in ("policy", "roster", "timers", "gates", "lanes", "breaker", "backoff")
+    for one in (
+        *("policy", "dispatcher", "roster", "timers", "gates", "lanes", "breaker", "backoff"),
+    )
 )
 RECORDS = tuple(f"hmz_mp.core.{one}" for one in ("jobs", "dispatch_queue", "commands"))
 NOT_IN_PURE = {"anyio", "asyncio", "trio", "time", "datetime", "socket", "threading", "subprocess"}

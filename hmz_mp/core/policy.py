@@ -1,11 +1,12 @@
-"""The policy: what runs where and when. A value, without I/O, clock or loop.
+"""The policy: what becomes of each job. A value, without I/O, clock or loop.
 
 Each method is an event, with the time at which it happened; what has to be done about it is
 appended to ``commands``, for the pool to carry out. Every job ends exactly once: `answered`
 returns it, or a `Fail` names it, or `cancel` returned True for it. No more jobs are in flight
 than any gate allows; a serial lane has one, and they begin in the order of submission.
 
-Work per event is constant, amortised: a freed place wakes one lane, a lane stands in one queue.
+Which job goes to which worker, and when, is its ``dispatcher``'s. Work per event is constant,
+amortised: a freed place wakes one lane, a lane stands in one queue.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hmz_mp.core.backoff import Backoff
-from hmz_mp.core.commands import CancelTurn, Command, Fail, Kill, PutBack, Retire, Ship, Start
-from hmz_mp.core.dispatch_queue import ReadyQueue
+from hmz_mp.core.commands import CancelTurn, Command, Fail, Kill, PutBack, Retire
+from hmz_mp.core.dispatcher import Dispatcher
 from hmz_mp.core.gates import Gate
-from hmz_mp.core.jobs import Ending, Job, JobState, Kind, Lane, Timing, Worker, WorkerState
-from hmz_mp.core.lanes import WaitingLanes, head_of
-from hmz_mp.core.roster import AHEAD_TIMEOUT, OVERHEAD_SECONDS, Roster
+from hmz_mp.core.jobs import Ending, Job, JobState, Kind, Lane, Worker, WorkerState
+from hmz_mp.core.lanes import WaitingLanes
+from hmz_mp.core.roster import Roster
 from hmz_mp.core.timers import Timers
 from hmz_mp.errors import TurnTimeout, WorkerDied
 
@@ -28,15 +29,14 @@ LOOK_AGAIN = 0.02  # seconds until a call that was to be stopped, and was not ru
 HOST_GRACE = 5.0  # seconds that a host worker has to let go of a cancelled turn
 LOSSES = 3  # workers that may die under a job before it began
 _OTHER: dict[Kind, Kind] = {"call": "host", "host": "call"}
-_LEAVING = (WorkerState.RETIRING, WorkerState.GONE)
 _SHIPPED, _DONE = JobState.SHIPPED, JobState.DONE
 
 
 class Policy:
     """Decides for one pool."""
 
-    # The whole state: the roster of workers, the lanes that could run now, timers, counters, and
-    # the limits that back off.
+    # The whole state: the roster of workers, the lanes that could run now, timers, counters, the
+    # limits that back off, and what is in flight.
     def __init__(
         self, call_workers: int, *, turns_per_worker: int = 0, idle_timeout: float = 60.0
     ) -> None:
@@ -45,14 +45,34 @@ class Policy:
             call_workers, turns_per_worker=turns_per_worker, idle_timeout=idle_timeout
         )
         self.timers = Timers()
-        self.queued = 0
-        self.running = 0
-        self.widest = 0  # the most jobs that were ever in flight
-        self.held = False  # whether nothing begins beside what runs
         self.counts = {"done": 0, "failed": 0, "retried": 0, "cancelled": 0}
         self.lanes = WaitingLanes(self.timers)
         self.backoff = Backoff(self.lanes)
-        self._last_ticket = 0
+        self._dispatcher = Dispatcher(self.roster, self.lanes, self.timers, self.backoff)
+
+    @property
+    def queued(self) -> int:
+        """How many jobs are in lanes."""
+        return self._dispatcher.queued
+
+    @property
+    def running(self) -> int:
+        """How many jobs are in flight."""
+        return self._dispatcher.running
+
+    @property
+    def widest(self) -> int:
+        """The most jobs that were ever in flight."""
+        return self._dispatcher.widest
+
+    @property
+    def held(self) -> bool:
+        """Whether nothing begins beside what runs."""
+        return self._dispatcher.held
+
+    def dispatch(self, now: float) -> None:
+        """Ship what can be shipped now."""
+        self._dispatcher.dispatch(self.commands, now)
 
     # Events from the caller.
 
@@ -60,7 +80,7 @@ class Policy:
         """Queue a job in its lane."""
         lane = job.lane
         lane.jobs.append(job)
-        self.queued += 1
+        self._dispatcher.queued += 1
         if lane.place is None and not lane.busy:
             self.lanes.ready[lane.kind].append(lane)
         if job.deadline is not None:
@@ -74,7 +94,7 @@ class Policy:
         """End a job for its caller; return False if it has ended already."""
         if job.state is JobState.QUEUED:
             self._end(job, "cancelled")  # it stays in its lane, and is passed over there
-            self.queued -= 1
+            self._dispatcher.queued -= 1
         elif job.state is JobState.SHIPPED:
             job.state = JobState.ABANDONED
             self.counts["cancelled"] += 1
@@ -105,7 +125,7 @@ class Policy:
         worker.stalled = False
         if self.backoff.gates:
             self._note_served(found, endings, now)
-        self._let_go(known, worker, now)
+        self._dispatcher.let_go(known, worker, now)
         self._relieve(worker, len(known), now)
         timing, seconds, count = known[0].timing, 0.0, 0  # of successive calls of one function
         for at, (job, ending) in enumerate(zip(found, endings, strict=True)):
@@ -148,7 +168,8 @@ class Policy:
     def _put_back(self, job: Job, ending: Ending, now: float) -> bool:
         """Put a job back that failed as its service is too busy; not for ever."""
         busy = job.busy(ending)
-        until = self.backoff.refused(job, self._last_ticket, busy, now) if busy else None
+        last = self._dispatcher.last_ticket
+        until = self.backoff.refused(job, last, busy, now) if busy else None
         if until is None:
             if self.backoff.gates:
                 self.backoff.served(job, now)
@@ -171,7 +192,7 @@ class Policy:
             if job is not None:
                 job.attempts -= 1
                 worker.served -= 1
-                self._let_go([job], worker, now)
+                self._dispatcher.let_go([job], worker, now)
                 self._requeue(job)
         self._relieve(worker, len(tickets), now)
         job = worker.inflight.get(running)
@@ -203,7 +224,7 @@ class Policy:
         worker.inflight.clear()
         for job in reversed(lost):  # each goes back before the one that came after it
             ticket = job.ticket
-            self._let_go([job], worker, now)
+            self._dispatcher.let_go([job], worker, now)
             if job.state is JobState.ABANDONED:
                 job.state = _DONE
             elif job.stopping is not None or ticket == running or worker.kind == "host":
@@ -246,7 +267,7 @@ class Policy:
                 job.retries = 0
         if job.state is JobState.QUEUED:
             if job.stopping is not None:
-                self.queued -= 1
+                self._dispatcher.queued -= 1
                 self._end(job, "failed")
                 self.commands.append(Fail(job, job.stopping))
         else:
@@ -256,7 +277,7 @@ class Policy:
 
     def hold(self, held: bool) -> None:
         """Begin nothing beside what runs, or begin again."""
-        self.held = held
+        self._dispatcher.held = held
 
     def not_started(self, worker_id: int) -> None:
         """Take note that a worker could not be started."""
@@ -360,22 +381,9 @@ class Policy:
         job.state = JobState.QUEUED
         job.stopping = None
         job.ticket = 0
-        self.queued += 1
+        self._dispatcher.queued += 1
         job.lane.jobs.appendleft(job)
         self.lanes.wake(job.lane, first=True)
-
-    def _let_go(self, jobs: Sequence[Job], worker: Worker, now: float) -> None:
-        """Give back what shipped jobs held: their places in a worker, their gates, their lanes."""
-        for job in jobs:
-            job.worker = None
-            if job.expected > 0:
-                worker.expected -= job.expected
-            lane = job.lane
-            if lane.gates or lane.serial:
-                if self.backoff.gates:
-                    self.backoff.let_go(job)
-                self.lanes.leave(lane, now)
-        self.running -= len(jobs)
 
     def _relieve(self, worker: Worker, let_go: int, now: float) -> None:
         """Take note that a worker has let go of so many jobs."""
@@ -384,7 +392,7 @@ class Policy:
         else:
             self.roster.open(worker)
             if worker.timed:
-                self._arm_head(worker, now)
+                self._dispatcher.arm_head(worker, now)
         for _ in range(min(let_go, len(worker.waiting))):
             self.lanes.wake_next(worker)
 
@@ -397,124 +405,3 @@ class Policy:
     def _retire(self, worker: Worker) -> None:
         self.roster.retire(worker)
         self.commands.append(Retire(worker.id))
-
-    # Dispatch: ready lanes to workers.
-
-    def dispatch(self, now: float) -> None:
-        """Ship what can be shipped now."""
-        lanes = self.lanes
-        wakes = -1
-        while lanes.wakes != wakes:  # a place that one kind passes on may be the other's
-            wakes = lanes.wakes
-            for kind, ready in lanes.ready.items():
-                if ready:
-                    self._dispatch(kind, ready, now)
-
-    def _dispatch(self, kind: Kind, ready: ReadyQueue, now: float) -> None:
-        lanes = self.lanes
-        while not (self.held and self.running) and (lane := ready.pop()) is not None:
-            job = head_of(lane)
-            if job is None:
-                lanes.pass_on(lane, now)
-                lanes.pass_on_worker(lane)
-                continue
-            if lane.gates and (blocking := lanes.blocking(lane, now)) is not None:
-                lanes.wait_for(lane, blocking, now)
-                lanes.pass_on_worker(lane)
-                continue
-            worker = self._worker_for(lane, job)
-            if worker is not None:
-                self._ship(lane, worker, now)
-                if lane.jobs and not lane.serial:
-                    ready.append(lane)
-            elif lane.pinned is not None:
-                lanes.wait_at(lane, lane.pinned, now)
-            else:
-                ready.append(lane, first=True)
-                self._grow(kind, ready, now)
-                return
-
-    def _worker_for(self, lane: Lane, job: Job) -> Worker | None:
-        """Return the worker to ship a job to, or ``None`` when it has to wait."""
-        if lane.pinned is not None and lane.pinned.state in _LEAVING:
-            lane.pinned = None
-            lane.restarts += 1
-        if lane.pinned is None:
-            return self.roster.find(job)
-        return lane.pinned if self.roster.has_room(lane.pinned, job) else None
-
-    def _ship(self, lane: Lane, worker: Worker, now: float) -> None:
-        """Ship a lane's first job, and as many behind it as may go to the same worker now."""
-        lane.woken_by = None
-        if lane.serial:
-            self._pin(lane, worker)
-        jobs: list[Job] = []
-        queue, timing = lane.jobs, lane.jobs[0].timing
-        expected = (timing.seconds or 0.0) + OVERHEAD_SECONDS
-        room = 1 if lane.serial else max(1, self.roster.room(worker, timing))
-        ticket = self._last_ticket
-        while queue and len(jobs) < room:
-            job = queue[0]
-            if job.state is _DONE:
-                queue.popleft()
-                continue
-            if jobs and not self._may_follow(job, timing, now):
-                break
-            queue.popleft()
-            ticket += 1
-            job.ticket = ticket
-            job.state = _SHIPPED
-            job.attempts += 1
-            job.worker = worker
-            job.expected = expected
-            job.shipped_at = now
-            if lane.gates:
-                for gate in lane.gates:
-                    gate.take(now)
-            if job.timeout is not None:
-                self._time(job, worker, now)
-            worker.inflight[ticket] = job
-            jobs.append(job)
-        self._last_ticket = ticket
-        self.roster.occupy(worker, len(jobs), expected * len(jobs))
-        self.queued -= len(jobs)
-        self.running += len(jobs)
-        self.widest = max(self.widest, self.running)
-        self.commands.append(Ship(worker.id, jobs))
-
-    def _pin(self, lane: Lane, worker: Worker) -> None:
-        lane.busy = True
-        if lane.pinned is not worker:
-            lane.pinned = worker
-            worker.sessions += 1
-
-    def _may_follow(self, job: Job, timing: Timing, now: float) -> bool:
-        """Whether a job may be shipped behind others of its lane that take ``timing`` each."""
-        return (
-            job.timing is timing
-            and (job.timeout is None or job.timeout >= AHEAD_TIMEOUT)
-            and (not job.lane.gates or self.lanes.blocking(job.lane, now) is None)
-        )
-
-    def _time(self, job: Job, worker: Worker, now: float) -> None:
-        """Start the clock of a job that is being shipped, unless it waits behind another."""
-        worker.timed = True
-        if job.timeout is not None and (worker.kind == "host" or not worker.inflight):
-            self.timers.add(now + job.timeout, job, job.ticket, job.timeout)
-
-    def _arm_head(self, worker: Worker, now: float) -> None:
-        """Start the clock of the call that begins now that the one before it has answered."""
-        if worker.kind == "call":
-            job = next(iter(worker.inflight.values()))
-            if job.timeout is not None:
-                self.timers.add(now + job.timeout, job, job.ticket, job.timeout)
-
-    def _grow(self, kind: Kind, ready: ReadyQueue, now: float) -> None:
-        """Start the workers that what is ready could use."""
-        missing = self.roster.missing(kind)
-        if missing <= 0:
-            return
-        starting = self.roster.starting[kind]
-        wanted = 1 if kind == "host" else ready.runnable(missing + starting, now)
-        for _ in range(min(missing, wanted - starting)):
-            self.commands.append(Start(self.roster.start(kind).id, kind))
