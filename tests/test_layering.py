@@ -48,6 +48,7 @@ MAY_IMPORT = {
     "hmz_mp.dispatch": ENGINE_ROOM | TOOLS | LEAVES | DRIVEN,
     "hmz_mp.flows": ENGINE_ROOM | TOOLS | LEAVES | DRIVEN,
     "hmz_mp.runs": ENGINE_ROOM | TOOLS | LEAVES | DRIVEN | {"hmz_mp.flows"},
+    "hmz_mp.report": LEAVES | {"hmz_mp.errors", "hmz_mp.core.ambient", "hmz_mp.runs"},
     "hmz_mp.doctor": ENGINE_ROOM | TOOLS | {"hmz_mp.worktrees"},
     "hmz_mp.cli": ANYTHING,
     WORKER: set[str](),

@@ -21,6 +21,8 @@ from hmz_mp.terminal import printable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from click.shell_completion import CompletionItem
+
 __all__ = ["COMMANDS", "LazyGroup", "group", "run_command_line"]
 
 _BAD_INPUT = 2
@@ -32,7 +34,12 @@ COMMANDS = {
     "exec": ("hmz_mp.cli.exec_:exec_command", "Run a flow: by default, one agent turn per file."),
     "runs": ("hmz_mp.cli.runs:runs_command", "List the runs of this directory."),
     "show": ("hmz_mp.cli.show:show_command", "Show a run, or one of its items."),
+    "export": (
+        "hmz_mp.cli.export:export_command",
+        "Write every turn of a run as JSON lines or CSV.",
+    ),
     "apply": ("hmz_mp.cli.apply:apply_command", "Apply what is left of a run's patches."),
+    "rm": ("hmz_mp.cli.rm:rm_command", "Remove a run and all that was written down of it."),
     "gc": ("hmz_mp.cli.gc:gc_command", "Remove worktrees that killed runs have left."),
     "doctor": ("hmz_mp.cli.doctor:doctor_command", "Say what works on this machine."),
     "bench": ("hmz_mp.cli.bench:bench_command", "Compare with other executors; tune widths."),
@@ -73,6 +80,17 @@ class LazyGroup(click.Group):
             ctx.exit(_BAD_INPUT)
         return super().parse_args(ctx, args)
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Offer the commands of the table, without importing them, or options."""
+        from click.shell_completion import CompletionItem
+
+        if incomplete.startswith("-"):
+            return click.Command.shell_complete(self, ctx, incomplete)
+        offered = ((name, line) for name, (_, line) in COMMANDS.items())
+        return [
+            CompletionItem(name, help=line) for name, line in offered if name.startswith(incomplete)
+        ]
+
     def format_commands(
         self,
         ctx: click.Context,  # noqa: ARG002  (click's signature)
@@ -93,8 +111,10 @@ class LazyGroup(click.Group):
         """Run a command line and exit; without ``standalone_mode`` as click has it."""
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        name = prog_name or "hmz-mp"
+        self._main_shell_completion(extra, name, complete_var)  # exits, if a shell asks
         arguments = list(sys.argv[1:] if args is None else args)
-        sys.exit(self._status(arguments, prog_name or "hmz-mp", extra))
+        sys.exit(self._status(arguments, name, extra))
 
     def _status(self, arguments: list[str], name: str, extra: dict[str, Any]) -> int:
         try:

@@ -12,6 +12,7 @@ import click
 from msgspec import to_builtins
 
 from hmz_mp.cli.output import reviewed, row
+from hmz_mp.cli.run_argument import RunParam
 from hmz_mp.cli.runs import run_object, status_style
 from hmz_mp.cli.words import (
     STATE_WORDS,
@@ -46,7 +47,7 @@ _UNSUCCESSFUL = ("failed", "cancelled", "not_run")
 
 
 @click.command("show", short_help="Show a run, or one of its items.")
-@click.argument("run", metavar="RUN")
+@click.argument("run", metavar="RUN", type=RunParam())
 @click.argument("item", metavar="[ITEM]", required=False)
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of text; see above.")
 def show_command(run: str, item: str | None, as_json: bool) -> None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-__all__ = ["PatchState", "RecordedRun", "RunSummary", "list_runs", "open_run"]
+__all__ = ["PatchState", "RecordedRun", "RunSummary", "find_run", "list_runs", "open_run"]
 
 _LISTED = 10
 _WITH_PATCHES = 3  # the first version of a ledger that has them
@@ -192,21 +192,26 @@ def list_runs(runs_dir: Path) -> list[RunSummary]:
 
 
 def open_run(runs_dir: Path, run: str) -> RecordedRun:
-    """Return the run of that id, or whose id begins so; "last" is the one that began last.
+    """Return the run that `find_run` finds, open; raises `BadInput` when it cannot be read too."""
+    return RecordedRun(find_run(runs_dir, run))
 
-    Raises `BadInput`, which lists the runs there are, when there is none or more than one, and
-    when the run cannot be read.
+
+def find_run(runs_dir: Path, run: str) -> Path:
+    """Return the directory of the run of that id, or whose id begins so.
+
+    "last" is the run that began last. Raises `BadInput`, which lists the runs there are, when
+    there is none or more than one.
     """
     directories = _directories(runs_dir)
     if not directories:
         raise BadInput(f"there are no runs in {str(runs_dir)!r}")
     if run == "last":
-        return RecordedRun(directories[0])
+        return directories[0]
     matching = [one for one in directories if run and one.name.startswith(run)]
     exact = [one for one in matching if one.name == run]
     if len(exact or matching) != 1:
         raise BadInput(_which(run, matching, directories))
-    return RecordedRun((exact or matching)[0])
+    return (exact or matching)[0]
 
 
 def _directories(runs_dir: Path) -> list[Path]:

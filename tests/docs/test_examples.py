@@ -14,7 +14,7 @@ import pytest
 from tests.fakes.programs import fake_claude
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ["agents.md", "bench.md", "exec.md", "flows.md", "worktrees.md"]
+PAGES = ["agents.md", "bench.md", "exec.md", "flows.md", "runs.md", "worktrees.md"]
 
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MARK = "---- status"
