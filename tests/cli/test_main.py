@@ -51,7 +51,9 @@ def test_help_imports_no_command() -> None:
     assert done.stderr == f"{expected} False False\n"
 
 
-@pytest.mark.parametrize("name", ["exec", "runs", "show", "export", "apply", "rm", "gc", "doctor"])
+@pytest.mark.parametrize(
+    "name", ["exec", "runs", "show", "trace", "export", "apply", "rm", "gc", "doctor"]
+)
 def test_each_command_is_what_the_table_says(name: str) -> None:
     module, attribute = COMMANDS[name][0].split(":")
     command = getattr(importlib.import_module(module), attribute)
@@ -60,7 +62,7 @@ def test_each_command_is_what_the_table_says(name: str) -> None:
     assert command.get_short_help_str(200) == COMMANDS[name][1]
 
 
-@pytest.mark.parametrize("name", ["runs", "show", "export", "apply", "rm", "gc", "doctor"])
+@pytest.mark.parametrize("name", ["runs", "show", "trace", "export", "apply", "rm", "gc", "doctor"])
 def test_the_help_of_a_command_has_examples(name: str) -> None:
     shown = run(name, "--help")
     assert shown.exit_code == 0
