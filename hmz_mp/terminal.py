@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["make_console", "printable", "safe_text", "shorten"]
 
 _ELLIPSIS = "…"
+_WITHOUT_LINES = {ord("\n"): None, ord("\t"): None}
 _SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 # The two joiners and the tag letters are invisible parts of emoji and of ordinary words.
 _JOINERS = frozenset("\u200c\u200d")
@@ -37,6 +38,8 @@ def printable(text: str, *, multiline: bool = False) -> str:
         return text
     if multiline:
         text = text.replace("\r\n", "\n")
+        if text.translate(_WITHOUT_LINES).isprintable():
+            return text
         return "".join(ch if ch in "\n\t" else _escaped(ch) for ch in text)
     return "".join(map(_escaped, text))
 

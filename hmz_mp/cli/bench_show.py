@@ -11,7 +11,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from hmz_mp.cli.words import duration
+from hmz_mp.runs.words import duration
 from hmz_mp.terminal import make_console, printable, safe_text, shorten
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from hmz_mp.cli.pace import Pace
-from hmz_mp.cli.words import duration
+from hmz_mp.runs.words import duration
 from hmz_mp.terminal import make_console, safe_text, shorten
 
 if TYPE_CHECKING:

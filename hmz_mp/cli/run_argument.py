@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-from hmz_mp.cli.words import counted
 from hmz_mp.runs import runs_directory
 from hmz_mp.runs.reading import list_runs
+from hmz_mp.runs.words import counted
 
 __all__ = ["RunParam"]
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 from rich.table import Table
 
-from hmz_mp.cli.words import STATE_WORDS, age, counted, duration, iso_time, written_command
 from hmz_mp.runs import runs_directory
 from hmz_mp.runs.reading import RunSummary, list_runs
+from hmz_mp.runs.words import STATE_WORDS, age, counted, duration, iso_time, written_command
 from hmz_mp.terminal import make_console, safe_text, shorten
 
 if TYPE_CHECKING:

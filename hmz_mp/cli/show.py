@@ -14,7 +14,11 @@ from msgspec import to_builtins
 from hmz_mp.cli.output import reviewed, row
 from hmz_mp.cli.run_argument import RunParam
 from hmz_mp.cli.runs import run_object, status_style
-from hmz_mp.cli.words import (
+from hmz_mp.errors import BadInput
+from hmz_mp.runs import runs_directory
+from hmz_mp.runs.costs import read_usage
+from hmz_mp.runs.reading import PatchState, RecordedRun, RunSummary, open_run
+from hmz_mp.runs.words import (
     STATE_WORDS,
     age,
     counted,
@@ -25,10 +29,6 @@ from hmz_mp.cli.words import (
     used,
     written_command,
 )
-from hmz_mp.errors import BadInput
-from hmz_mp.runs import runs_directory
-from hmz_mp.runs.costs import read_usage
-from hmz_mp.runs.reading import PatchState, RecordedRun, RunSummary, open_run
 from hmz_mp.terminal import make_console, printable, safe_text
 from hmz_mp.worktrees.patches import text_of
 

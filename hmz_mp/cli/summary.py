@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hmz_mp.cli.words import counted, duration, model_used, used
+from hmz_mp.runs.words import counted, duration, model_used, used
 from hmz_mp.terminal import printable, shorten
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from hmz_mp.cli.words import age, counted, duration, iso_time, local_time, written_command
+from hmz_mp.runs.words import age, counted, duration, iso_time, local_time, written_command
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """How times, counts and commands are written for people, and for programs.
 
-Imported by the commands; prints nothing.
+Imported by commands and by ``hmz_mp.report``; prints nothing.
 """
 
 from __future__ import annotations
