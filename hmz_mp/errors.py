@@ -15,6 +15,7 @@ __all__ = [
     "BudgetExceeded",
     "HmzMpError",
     "InitializerFailed",
+    "ItemFailed",
     "MemoryExceeded",
     "PoolClosed",
     "ProtocolError",
@@ -167,6 +168,18 @@ class RemoteTraceback(HmzMpError):
 
     def __str__(self) -> str:
         return f'\n"""\n{self.text.rstrip()}\n"""'
+
+
+class ItemFailed(HmzMpError):
+    """Raised by ``fan_out(on_failure="fail")`` for an item whose finding says that it failed.
+
+    ``reason`` is what the finding says.
+    """
+
+    def __init__(self, item_id: str, reason: str) -> None:
+        self.item_id = item_id
+        self.reason = reason
+        super().__init__(f"{item_id}: {reason}")
 
 
 class Stopped(HmzMpError):

@@ -71,7 +71,7 @@ MAY_IMPORT = {
 # Packages of others that only some parts may name.
 ONLY_IN = {
     "click": {"hmz_mp.cli"},
-    "rich": {"hmz_mp.cli", "hmz_mp.terminal", "hmz_mp.runs"},
+    "rich": {"hmz_mp.cli", "hmz_mp.terminal", "hmz_mp.runs", "hmz_mp.fanin"},
     "yaml": {"hmz_mp.flows", "hmz_mp.cli"},
     "psutil": {"hmz_mp.core", "hmz_mp.runs", "hmz_mp.cli"},
     "pathspec": {"hmz_mp.items"},

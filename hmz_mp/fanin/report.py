@@ -1,0 +1,283 @@
+"""`Report`: the findings of all items that were asked about, and what can be asked of them.
+
+Owns which items there are and what is known of them; how it is written is in ``brief`` and
+``forms``. A view of some findings (`sort`, `filter`) still counts all items, so that nothing that
+is made of an incomplete report reads as complete.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hmz_mp.fanin.finding import STATUSES, Failure, Finding
+from hmz_mp.fanin.outliers import THRESHOLD, outlying
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+    from rich.table import Table
+
+__all__ = ["Metric", "Outcome", "Report"]
+
+Metric = str | Callable[[Finding], float | None]
+OF_THE_WORK = ("seconds", "tries", "input_tokens", "output_tokens", "cost_usd")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one item: its finding, the answer that it was made of, and what it took."""
+
+    finding: Finding
+    value: Any = None
+    cause: BaseException | None = None
+    seconds: float = 0.0
+    tries: int = 1
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+
+
+class Report:
+    """What `fan_out` returns. Its findings are in the order of the items.
+
+    ``findings`` are those of this view; ``failed``, ``complete`` and `counts` are always of all
+    items that were asked about.
+    """
+
+    # The whole state: what became of each item, and which of the findings are in this view.
+    def __init__(
+        self, outcomes: Sequence[Outcome], findings: Sequence[Finding] | None = None
+    ) -> None:
+        self._outcomes = {one.finding.item_id: one for one in outcomes}
+        whole = tuple(one.finding for one in outcomes)
+        self.findings: tuple[Finding, ...] = whole if findings is None else tuple(findings)
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+    def __getitem__(self, item_id: str) -> Finding:
+        return self._outcomes[item_id].finding
+
+    def __repr__(self) -> str:
+        from hmz_mp.fanin.brief import headline
+
+        return f"<Report {headline(self)}>"
+
+    def __str__(self) -> str:
+        from hmz_mp.fanin.brief import whole
+
+        return whole(self)
+
+    # All items.
+
+    @property
+    def failed(self) -> tuple[Failure, ...]:
+        """The items that failed, in order; ``finding`` says why, ``cause`` is the exception."""
+        return tuple(
+            Failure(
+                item_id=one.finding.item_id,
+                status="failed",
+                finding=one.finding.finding,
+                evidence_ref=one.finding.evidence_ref,
+                confidence=one.finding.confidence,
+                cause=one.cause,
+            )
+            for one in self._outcomes.values()
+            if one.finding.status == "failed"
+        )
+
+    @property
+    def complete(self) -> bool:
+        """Whether no item failed. One that needs review has been answered."""
+        return not any(one.finding.status == "failed" for one in self._outcomes.values())
+
+    @property
+    def asked(self) -> int:
+        """How many items there are."""
+        return len(self._outcomes)
+
+    @property
+    def answered(self) -> int:
+        """How many of them have not failed."""
+        return self.asked - self.counts()["failed"]
+
+    @property
+    def needs_review(self) -> tuple[Finding, ...]:
+        """The items that somebody has to look at, in order."""
+        found = [one.finding for one in self._outcomes.values()]
+        return tuple(one for one in found if one.status == "needs_review")
+
+    def counts(self) -> Counter[str]:
+        """Return how many items have which status; each of the three is there."""
+        counts: Counter[str] = Counter(dict.fromkeys(STATUSES, 0))
+        counts.update(one.finding.status for one in self._outcomes.values())
+        return counts
+
+    def value(self, item_id: str) -> Any:
+        """Return what the work answered about an item, whole; ``None`` if it failed."""
+        return self._outcomes[item_id].value
+
+    def outcome(self, item_id: str) -> Outcome:
+        """Return the finding of an item with what it took: seconds, tries, tokens."""
+        return self._outcomes[item_id]
+
+    def total(self, name: str) -> float:
+        """Return the sum of ``input_tokens``, ``output_tokens``, ``cost_usd`` or ``tries``."""
+        return sum(float(getattr(one, name)) for one in self._outcomes.values())
+
+    # Views.
+
+    def sort(self, key: str | Callable[[Finding], Any], *, reverse: bool = False) -> Report:
+        """Return the report with its findings in another order: by a field, or a function."""
+        of = _reader(key)
+        return self._view(sorted(self.findings, key=of, reverse=reverse))
+
+    def filter(
+        self, predicate: Callable[[Finding], object] | None = None, **fields: object
+    ) -> Report:
+        """Return the report with only those findings that are as said: ``status="failed"``."""
+        return self._view(
+            [
+                one
+                for one in self.findings
+                if (predicate is None or predicate(one))
+                and all(getattr(one, name) == value for name, value in fields.items())
+            ]
+        )
+
+    def _view(self, findings: Sequence[Finding]) -> Report:
+        return Report(tuple(self._outcomes.values()), findings)
+
+    def group_by(self, key: str | Callable[[Finding], Any]) -> dict[Any, list[Finding]]:
+        """Return the findings by a field of theirs, or by what a function says of each."""
+        of = _reader(key)
+        groups: dict[Any, list[Finding]] = {}
+        for one in self.findings:
+            groups.setdefault(of(one), []).append(one)
+        return groups
+
+    # Numbers.
+
+    def numbers(self, metric: Metric) -> dict[str, float]:
+        """Return a number of each item of this view that was answered and has it.
+
+        ``metric`` is a field of the answer (or of a subclass of `Finding`), ``seconds``,
+        ``tries``, ``input_tokens``, ``output_tokens`` or ``cost_usd``, or a function of the
+        finding, which may return ``None``. Raises `KeyError` if no item has a field of that name.
+        """
+        found: dict[str, float] = {}
+        for one in self.findings:
+            if one.status == "failed":
+                continue
+            raw = metric(one) if callable(metric) else self._field(one, metric)
+            number = _number(raw)
+            if number is not None:
+                found[one.item_id] = number
+        if not found and isinstance(metric, str) and any(o.status != "failed" for o in self):
+            there = ", ".join([*self.metrics(), *OF_THE_WORK])
+            raise KeyError(f"no answer has a number {metric!r}; there are {there}")
+        return found
+
+    def _field(self, finding: Finding, name: str) -> object:
+        outcome = self._outcomes[finding.item_id]
+        if (found := _fields(finding).get(name)) is not None:
+            return found
+        if (found := _fields(outcome.value).get(name)) is not None:
+            return found
+        return getattr(outcome, name) if name in OF_THE_WORK else None
+
+    def metrics(self) -> list[str]:
+        """Return the names of the numbers that answers have."""
+        names: dict[str, None] = {}
+        for one in self.findings:
+            if one.status != "failed":
+                of_value = _fields(self._outcomes[one.item_id].value)
+                for name, value in {**of_value, **_fields(one)}.items():
+                    if _number(value) is not None:
+                        names[name] = None
+        return list(names)
+
+    def outliers(self, metric: Metric, *, threshold: float = THRESHOLD) -> list[Finding]:
+        """Return the findings whose number is far from the others', the farthest first.
+
+        ``metric`` is what `numbers` takes. Far is more than ``threshold`` times the usual
+        distance to the median (`hmz_mp.fanin.outliers`); where all are the same none is.
+        """
+        return [self[item] for item in outlying(self.numbers(metric), threshold)]
+
+    # Forms.
+
+    def brief(self, max_chars: int = 2000) -> str:
+        """Return what a model needs of it: totals, failures, groups and outliers.
+
+        How many items were asked about, answered and failed, and which failed, always stands,
+        also where that alone is longer than ``max_chars``.
+        """
+        from hmz_mp.fanin.brief import brief
+
+        return brief(self, max_chars)
+
+    def to_json(self) -> str:
+        """Return the report as a JSON object in ASCII, which holds ids of any bytes."""
+        from hmz_mp.fanin.forms import to_json
+
+        return to_json(self)
+
+    def to_csv(self) -> str:
+        """Return a row for each finding; the last column says how complete the report is."""
+        from hmz_mp.fanin.forms import to_csv
+
+        return to_csv(self)
+
+    def table(self) -> Table:
+        """Return the report as a table of rich's."""
+        from hmz_mp.fanin.forms import table
+
+        return table(self)
+
+    def show(self, file: TextIO | None = None) -> None:
+        """Write the table to a terminal or a file, by default standard output."""
+        from hmz_mp.fanin.forms import show
+
+        show(self, file)
+
+
+def _reader(key: str | Callable[[Finding], Any]) -> Callable[[Finding], Any]:
+    return key if callable(key) else lambda finding: getattr(finding, key)
+
+
+def _fields(value: Any) -> Mapping[str, Any]:
+    """Return the fields of an answer, or nothing if it has none; a number is ``value``."""
+    if isinstance(value, (int, float)):
+        return {"value": value}
+    if isinstance(value, Mapping):
+        return value
+    if isinstance(value, msgspec.Struct):
+        return msgspec.structs.asdict(value)
+    found = getattr(value, "__dict__", None)
+    if found is None or isinstance(value, type):
+        names: Iterable[str] = getattr(value, "__dataclass_fields__", getattr(value, "_fields", ()))
+        return {name: getattr(value, name, None) for name in names}
+    return dict(found)
+
+
+def _number(value: object) -> float | None:
+    """Return a number as a float; ``None`` for all else, and for one that is none (NaN)."""
+    if isinstance(value, (bool, str, bytes)) or value is None:
+        return None
+    try:
+        number = float(value)  # type: ignore[arg-type]  # what is no number raises
+    except OverflowError:
+        return math.inf
+    except (TypeError, ValueError):
+        return None
+    return None if math.isnan(number) else number
