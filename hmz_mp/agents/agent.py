@@ -17,6 +17,7 @@ from hmz_mp.agents.prompts import as_prompt
 from hmz_mp.agents.session import Session
 from hmz_mp.agents.spec import parse
 from hmz_mp.agents.submitter import Submitter
+from hmz_mp.core.limits import AUTO, check_at_once
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from hmz_mp.agents.prompts import Prompt
     from hmz_mp.agents.turns import TurnEvent
     from hmz_mp.agents.usage import Spent
+    from hmz_mp.core.limits import AtOnce
 
 __all__ = ["Agent", "agent_from_spec"]
 
@@ -65,6 +67,11 @@ class Agent:
         return self._engine.waits
 
     @property
+    def converses(self) -> bool:
+        """Whether it is an agent that keeps conversations, with a service of its own."""
+        return self._engine.converses
+
+    @property
     def prices(self) -> bool:
         """Whether its turns say what they cost, if they cost anything."""
         return self._engine.prices or not self._engine.converses
@@ -88,6 +95,13 @@ class Agent:
     def spent(self) -> Spent:
         """What its turns have cost so far."""
         return self._submitter.usages.spent
+
+    def bound(self, at_once: AtOnce) -> None:
+        """Have so many of its turns in flight at most, unless its spec says how many.
+
+        For a run's ``--at-once``. Turns that were submitted keep to what was said before.
+        """
+        self._submitter.bound(_width(at_once))
 
     # One turn.
 
@@ -143,15 +157,16 @@ class Agent:
         self,
         prompts: Iterable[str | Prompt],
         *,
-        at_once: int = 0,
+        at_once: AtOnce = 0,
         schema: Any = None,
         suppress: bool = False,
         cwd: Directory = None,
     ) -> list[Any]:
         """Give each prompt to a session of its own and return the answers in the same order.
 
-        At most ``at_once`` turns are in flight (0: no cap of its own). The first failure in prompt
-        order is raised once every turn has ended. Cancelling the call cancels its turns.
+        At most ``at_once`` turns are in flight (0: no cap of its own; ``"auto"``: as many as the
+        agent's service bears, which is found out). The first failure in prompt order is raised once
+        every turn has ended. Cancelling the call cancels its turns.
         """
         return await portal.on_a_pool(
             batches.abatch,
@@ -167,7 +182,7 @@ class Agent:
         self,
         prompts: Iterable[str | Prompt],
         *,
-        at_once: int = 0,
+        at_once: AtOnce = 0,
         schema: Any = None,
         suppress: bool = False,
         cwd: Directory = None,
@@ -181,7 +196,7 @@ class Agent:
         self,
         prompts: Iterable[str | Prompt],
         *,
-        at_once: int = 0,
+        at_once: AtOnce = 0,
         suppress: bool = False,
         schema: Any = None,
         cwd: Directory = None,
@@ -240,7 +255,11 @@ class Agent:
         return self._submitter.watch(callback)
 
 
-def _width(at_once: int) -> int:
-    if at_once < 0:
-        raise ValueError(f"at_once cannot be {at_once}; 0 is no cap")
+def _width(at_once: AtOnce) -> AtOnce:
+    try:
+        check_at_once(at_once)
+    except ValueError:
+        raise ValueError(
+            f"at_once cannot be {at_once!r}: it is a number, 0 for no cap, or {AUTO!r}"
+        ) from None
     return at_once

@@ -12,6 +12,8 @@ import anyio
 
 from hmz_mp.agents.prompts import each_prompt
 from hmz_mp.agents.turns import AgentTurn, cancel_all, land_all
+from hmz_mp.core.limits import AUTO
+from hmz_mp.core.width import CEILING
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from hmz_mp.agents.placing import Place
     from hmz_mp.agents.prompts import Prompt
     from hmz_mp.agents.submitter import Submitter
+    from hmz_mp.core.limits import AtOnce
 
 __all__ = ["abatch", "amap"]
 
@@ -29,7 +32,7 @@ STRIDE = 64  # turns submitted before the loop gets a chance to ship some
 async def abatch(
     submitter: Submitter,
     prompts: Iterable[str | Prompt],
-    at_once: int,
+    at_once: AtOnce,
     schema: Any,
     suppress: bool,
     cwd: Place,
@@ -52,7 +55,7 @@ async def abatch(
 async def amap(
     submitter: Submitter,
     prompts: Iterable[str | Prompt],
-    at_once: int,
+    at_once: AtOnce,
     schema: Any,
     suppress: bool,
     cwd: Place,
@@ -61,7 +64,7 @@ async def amap(
     view = submitter.view(at_once)
     waiting = iter(each_prompt(prompts))
     window: deque[AgentTurn] = deque()
-    size = max(WINDOW, 4 * at_once)
+    size = max(WINDOW, 4 * (CEILING if at_once == AUTO else at_once))
     more, begun = True, 0
     try:
         while True:

@@ -27,7 +27,16 @@ if TYPE_CHECKING:
 
     from hmz_mp_worker.backends.protocol import FailureKind
 
-__all__ = ["Failed", "Unrecoverable", "busy_of", "detail_of", "failed_by", "kind_of", "type_of"]
+__all__ = [
+    "Failed",
+    "Unrecoverable",
+    "busy_of",
+    "detail_of",
+    "failed_by",
+    "kind_of",
+    "pressure_of",
+    "type_of",
+]
 
 DETAIL_TAIL = 4096  # characters of stdout, for a command that failed and said nothing on stderr
 
@@ -128,6 +137,12 @@ def busy_of(error: BaseException) -> Busy | None:
     if isinstance(error, AgentFailed) and error.kind in ("limited", "overloaded"):
         return Busy(error.retry_after)
     return None
+
+
+def pressure_of(error: BaseException) -> Busy | None:
+    """Return the same for a turn that is not to be put back."""
+    busy = busy_of(error)
+    return busy._replace(again=False) if busy is not None else None
 
 
 def type_of(error: BaseException) -> str:

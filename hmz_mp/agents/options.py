@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["Settings", "pool_options"]
 
 _POOL: dict[str, Callable[[str], float]] = {"timeout": float, "retries": int, "at_once": int}
+_AUTO = "auto"  # of at_once
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH", re.IGNORECASE)
 
 
 def pool_options(spec: Spec, others: Sequence[str] = ()) -> dict[str, Any]:
-    """Return what every kind has: seconds for a turn, tries after the first, width.
+    """Return what every kind has: seconds for a turn, tries after the first, width (or ``auto``).
 
     ``others`` are the settings that the kind reads itself.
     """
@@ -37,7 +38,10 @@ def pool_options(spec: Spec, others: Sequence[str] = ()) -> dict[str, Any]:
                 f"agent {spec.text!r}: {spec.backend}/ has no setting {key!r}; it has "
                 f"{', '.join([*_POOL, *others])}"
             )
-        options[key] = _number(spec, key, text, read, zero=key != "timeout")
+        if key == "at_once" and text == _AUTO:
+            options[key] = text
+        else:
+            options[key] = _number(spec, key, text, read, zero=key != "timeout")
     return options
 
 

@@ -12,12 +12,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hmz_mp import portal
-from hmz_mp.agents.failures import busy_of
+from hmz_mp.agents.failures import busy_of, pressure_of
 from hmz_mp.agents.placing import in_worktree, placed
 from hmz_mp.agents.schema import decoder_for
 from hmz_mp.agents.turns import AgentTurn, TurnEvent
 from hmz_mp.agents.usage import Usages
 from hmz_mp.core.ambient import TurnRecord, current_pool, current_run
+from hmz_mp.core.limits import AUTO
 from hmz_mp.errors import PoolClosed
 from hmz_mp_worker.backends import Request
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from hmz_mp.agents.prompts import Prompt
     from hmz_mp.agents.turns import Listener
     from hmz_mp.core.caller import Caller
+    from hmz_mp.core.limits import AtOnce
     from hmz_mp.core.pool import Pool
     from hmz_mp.core.session import Session as PoolSession
     from hmz_mp.core.turns import Turn
@@ -43,7 +45,8 @@ class Submitter:
 
     # The whole state: how many sessions there were; turns in flight by the pool's turn, and what
     # was heard of one, by thread, that is just being submitted; the reason to stop; the watchers;
-    # the last pool, set up for this agent; and what its turns have used.
+    # the last pool, set up for this agent; how many of its turns go at once; and what they have
+    # used.
     def __init__(self, spec: str, id: str, engine: Engine) -> None:  # noqa: A002  # as in api.md
         self.spec = spec
         self.id = id
@@ -54,6 +57,7 @@ class Submitter:
         self._early: dict[int, list[tuple[Turn, object]]] = {}
         self._watchers: list[Callable[[TurnEvent], object]] = []
         self._view: tuple[Pool, Caller, portal.Home] | None = None
+        self._width: AtOnce = 0
         self._usages = Usages()
 
     @property
@@ -81,10 +85,17 @@ class Submitter:
         """How many turns were submitted and have not ended."""
         return len(self._live)
 
-    def view(self, at_once: int = 0) -> Caller:
+    def view(self, at_once: AtOnce = 0) -> Caller:
         """Return the pool around, set up for this agent's turns, ``at_once`` of them at a time."""
-        _, view, _ = self._around()
+        pool, view, _ = self._around()
+        if at_once == AUTO:
+            return self._adapting(pool, view)
         return view.options(at_once=at_once) if at_once else view
+
+    def bound(self, at_once: AtOnce) -> None:
+        """Have so many turns in flight at most, from now on, unless the spec says how many."""
+        self._width = at_once
+        self._view = None
 
     def _around(self) -> tuple[Pool, Caller, portal.Home]:
         pool = current_pool()
@@ -96,10 +107,21 @@ class Submitter:
         return around
 
     def _set_up(self, pool: Pool) -> Caller:
-        options = dict(self._engine.options)
+        options: dict[str, Any] = {"at_once": self._width} | self._engine.options
+        at_once = options.pop("at_once")
         if self._engine.account:
             options |= {"limit": pool.limit(self._engine.account), "is_busy": busy_of}
-        return pool.options(**options, name=self.id, on_event=self._heard)
+        view = pool.options(**options, name=self.id, on_event=self._heard)
+        if at_once == AUTO:
+            return self._adapting(pool, view)
+        return view.options(at_once=at_once, name=self.id)
+
+    def _adapting(self, pool: Pool, view: Caller) -> Caller:
+        """Return a view whose turns find out how many go at once, those of its account together."""
+        if self._engine.account:
+            pool.limit(self._engine.account, AUTO)
+            return view
+        return view.options(limit=pool.limit(self.id, AUTO), is_busy=pressure_of)
 
     def begin(
         self,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hmz_mp.agents import agent_from_spec
 from hmz_mp.core.cpus import usable_cpus
+from hmz_mp.core.limits import AUTO
 from hmz_mp.errors import BadInput
 from hmz_mp.flows.finding import BUILT_IN
 from hmz_mp.flows.loading import load_flow
@@ -28,11 +29,10 @@ if TYPE_CHECKING:
     from hmz_mp.agents import Agent
     from hmz_mp.cli.output import Style
     from hmz_mp.core.ambient import Item
+    from hmz_mp.core.limits import AtOnce
     from hmz_mp.flows import Flow
 
-__all__ = ["Checked", "Options", "SelectedItems", "check", "widths"]
-
-AUTO_WAITING = 32  # turns at once, with --at-once auto, for agents that wait
+__all__ = ["Checked", "Options", "SelectedItems", "check", "set_widths"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Options:
     changed_since: str | None = None
     items: str | None = None
     nul: bool = False
-    at_once: int | str | None = None  # "auto", or a number; 0 is no cap
+    at_once: AtOnce | None = None  # 0 is no cap
     workers: int | None = None
     timeout: float | None = None
     retries: int = 0
@@ -103,13 +103,16 @@ class SelectedItems:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A run that can start: ``at_once`` and ``workers`` are for its pool."""
+    """A run that can start: ``at_once`` and ``workers`` are for its pool.
+
+    ``at_once`` is ``"auto"`` where its agents find out how many of their turns go at once.
+    """
 
     options: Options
     flow: Flow
     agents: list[Agent]
     items: SelectedItems
-    at_once: int
+    at_once: AtOnce
     workers: int | None
     settings: Any = None
     root: Path = field(default_factory=Path.cwd)
@@ -121,6 +124,8 @@ class Checked:
         Turns that compute take a worker each, so its workers keep to it, unless the user wants it
         kept to the turn; then short turns can wait in their worker instead of here.
         """
+        if isinstance(self.at_once, str):
+            return 0
         wanted = isinstance(self.options.at_once, int)
         return self.at_once if wanted or any(one.waits for one in self.agents) else 0
 
@@ -142,7 +147,7 @@ def check(options: Options) -> Checked:
     items = SelectedItems(root, options)
     if options.selects or flow.path.parent == BUILT_IN:
         items()
-    at_once, workers = widths(options, waits=all(agent.waits for agent in agents))
+    at_once, workers = set_widths(options, agents)
     return Checked(options, flow, agents, items, at_once, workers, settings, root)
 
 
@@ -164,15 +169,20 @@ def _settings(flow: Flow, options: Options) -> Any:
     return flow.fit_settings(read_settings(path), f"settings file {printable(options.settings)}")
 
 
-def widths(options: Options, *, waits: bool) -> tuple[int, int | None]:
+def set_widths(options: Options, agents: Sequence[Agent]) -> tuple[AtOnce, int | None]:
     """Return how many turns at once and how many workers the pool gets.
 
     A turn of an agent that computes takes a worker of its own, so asking for a width asks for as
-    many workers.
+    many workers. Where no number is given, agents with a service of their own find out how many of
+    their turns go at once, and so do others that wait if that is asked for.
     """
     if isinstance(options.at_once, int):
         return options.at_once, options.workers or options.at_once or None
     cpus = options.workers or usable_cpus()
-    if options.at_once == "auto" and waits:
-        return max(AUTO_WAITING, cpus), options.workers
-    return cpus, options.workers
+    waiting = [one for one in agents if one.waits]
+    finding = [one for one in waiting if one.converses or options.at_once == AUTO]
+    if not finding:
+        return cpus, options.workers
+    for agent in waiting:
+        agent.bound(AUTO if agent in finding else cpus)
+    return AUTO, options.workers

@@ -127,7 +127,7 @@ class Conductor:
     """One run from the start of its pool to its summary.
 
     Its whole state: how often it was interrupted; how the flow ended and how many
-    turns were in flight at most; whether the reader of
+    turns were in flight at most, and what was found out of that; whether the reader of
     standard output, or a flow's thread, was left; and the two scopes that end the flow, and
     everything.
     """
@@ -153,6 +153,7 @@ class Conductor:
         self._flow_error: BaseException | None = None
         self._flow_ended = False
         self._width = 0
+        self._found: dict[str, int] = {}
         self._began = time.monotonic()
 
     async def carry_out(self) -> None:
@@ -160,7 +161,7 @@ class Conductor:
         self._flow_scope = anyio.CancelScope()
         self._everything = anyio.CancelScope()
         options = self._checked.options
-        pool = Pool(
+        self._pool = pool = Pool(
             self._checked.workers,
             at_once=self._checked.cap,
             timeout=options.timeout,
@@ -184,9 +185,14 @@ class Conductor:
                         with self._flow_scope:
                             await self._drive()
                     finally:
-                        widest = pool.statistics().widest
-                        self._width = min(widest, self._checked.at_once or widest)
+                        self._note_widths(pool)
             beside.cancel_scope.cancel()
+
+    def _note_widths(self, pool: Pool) -> None:
+        at_once, self._width = self._checked.at_once, pool.statistics().widest
+        if isinstance(at_once, int) and at_once:
+            self._width = min(self._width, at_once)
+        self._found = pool.widths()
 
     async def _drive(self) -> None:
         checked = self._checked
@@ -240,7 +246,7 @@ class Conductor:
         while True:
             await anyio.sleep(LOOK_SECONDS)
             self._flush()
-            self._display.look(self._run.tally)
+            self._display.look(self._run.tally, self._pool.widths())
             if self._ledger.error is not None and self._trees.opened is not None:
                 self._run.halt("patches cannot be recorded", end_running=True)
 
@@ -313,6 +319,7 @@ class Conductor:
             self._run.excess(),
             found.skipped_binary if found is not None else 0,
             found.warnings if found is not None else (),
+            self._found,
         )
         quiet = self._checked.options.quiet
         for line in summary(self._run.tally, ending, quiet=quiet):

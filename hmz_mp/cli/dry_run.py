@@ -17,6 +17,7 @@ from hmz_mp.terminal import printable
 if TYPE_CHECKING:
     from hmz_mp.cli.checks import Checked
     from hmz_mp.core.ambient import Item
+    from hmz_mp.core.limits import AtOnce
 
 __all__ = ["dry_run"]
 
@@ -43,7 +44,9 @@ def dry_run(run: Checked) -> int:
     return 0
 
 
-def _width(at_once: int) -> str:
+def _width(at_once: AtOnce) -> str:
+    if isinstance(at_once, str):
+        return "auto at once"
     return f"{at_once:,} at once" if at_once else "all at once"
 
 

@@ -13,20 +13,23 @@ import click
 from hmz_mp.cli.checks import Options, check
 from hmz_mp.cli.conduct import conduct
 from hmz_mp.cli.dry_run import dry_run
+from hmz_mp.core.limits import AUTO
 from hmz_mp.runs.costs import Budget
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hmz_mp.core.limits import AtOnce
+
 __all__ = ["exec_command"]
 
 
-def _at_once(
-    context: click.Context, option: click.Parameter, value: str | None
-) -> int | str | None:
+def _at_once(context: click.Context, option: click.Parameter, value: str | None) -> AtOnce | None:
     """Return a number of turns, or ``auto``."""
-    if value is None or value == "auto":
-        return value
+    if value is None:
+        return None
+    if value == AUTO:
+        return AUTO
     try:
         number = int(value)
     except ValueError:
@@ -107,7 +110,8 @@ def _money(context: click.Context, option: click.Parameter, value: float | None)
     "--at-once",
     metavar="N|auto",
     callback=_at_once,
-    help="How many turns may run at once; by default as many as there are CPUs to use.",
+    help="How many turns may run at once. By default as many as there are CPUs to use, and auto "
+    "for agents with a service of their own: as many as it bears, which is found out.",
 )
 @click.option(
     "--workers",

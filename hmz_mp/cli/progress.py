@@ -10,14 +10,15 @@ import sys
 import time
 from contextlib import contextmanager, nullcontext
 from itertools import islice
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from hmz_mp.cli.pace import Pace
 from hmz_mp.runs.words import duration
-from hmz_mp.terminal import make_console, safe_text, shorten
+from hmz_mp.terminal import make_console, printable, safe_text, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from rich.console import Console, Group
@@ -31,13 +32,17 @@ __all__ = ["BarDisplay", "Display", "LineDisplay", "NoDisplay", "make_display"]
 
 PLAIN_SECONDS = 5.0
 MOST_ROWS = 8  # items shown as running
+NOTHING_FOUND: Mapping[str, int] = MappingProxyType({})
 
 
 class Display(Protocol):
     """Shows a run as it goes on, on standard error."""
 
-    def look(self, tally: Tally) -> None:
-        """Show where the run is, if it is time to."""
+    def look(self, tally: Tally, widths: Mapping[str, int] = NOTHING_FOUND) -> None:
+        """Show where the run is, if it is time to.
+
+        ``widths`` is how many turns may run at once now, by whom that was found out of.
+        """
 
     def aside(self) -> AbstractContextManager[object]:
         """Keep out of the way while something else is written to the terminal."""
@@ -59,7 +64,7 @@ def make_display(clock: Callable[[], float], *, quiet: bool) -> Display:
 class NoDisplay:
     """Shows nothing."""
 
-    def look(self, tally: Tally) -> None:
+    def look(self, tally: Tally, widths: Mapping[str, int] = NOTHING_FOUND) -> None:
         """Show nothing."""
 
     def aside(self) -> AbstractContextManager[object]:
@@ -85,14 +90,14 @@ class LineDisplay:
         self._pace = Pace(clock())
         self._next = clock() + interval
 
-    def look(self, tally: Tally) -> None:
+    def look(self, tally: Tally, widths: Mapping[str, int] = NOTHING_FOUND) -> None:
         """Write a line when the interval has passed."""
         now = self._clock()
         if now < self._next:
             return
         self._next = now + self._interval
         self._pace.note(now, tally.ended)
-        self._write(", ".join(figures(tally, self._pace)))
+        self._write(", ".join(figures(tally, self._pace, widths)))
 
     def aside(self) -> AbstractContextManager[object]:
         """Lines are in nobody's way."""
@@ -127,13 +132,13 @@ class BarDisplay:
         )
         self._live.start()
 
-    def look(self, tally: Tally) -> None:
+    def look(self, tally: Tally, widths: Mapping[str, int] = NOTHING_FOUND) -> None:
         """Draw the run as it is now."""
         now = self._clock()
         self._pace.note(now, tally.ended)
         width, height = self._console.size
         rows = min(MOST_ROWS, max(0, height - 4))
-        shown = picture(tally, self._pace, self._wall(), width, rows)
+        shown = picture(tally, self._pace, self._wall(), width, rows, widths)
         self._live.update(shown, refresh=True)
 
     @contextmanager
@@ -150,12 +155,14 @@ class BarDisplay:
         self._live.stop()
 
 
-def figures(tally: Tally, pace: Pace) -> list[str]:
+def figures(tally: Tally, pace: Pace, widths: Mapping[str, int] = NOTHING_FOUND) -> list[str]:
     """Return the figures of a run, the most important first."""
     parts = [f"{tally.ended:,}/{tally.total:,} done"]
     if tally.failed:
         parts.append(f"{tally.failed:,} failed")
     parts.append(f"{len(tally.running):,} running")
+    if tally.total - tally.ended > len(tally.running):
+        parts += [f"{_first_word(name)}: at most {width:,}" for name, width in widths.items()]
     if tally.waiting:
         parts.append(f"{len(tally.waiting):,} waiting for their service")
     if pace.rate:
@@ -166,7 +173,19 @@ def figures(tally: Tally, pace: Pace) -> list[str]:
     return parts
 
 
-def picture(tally: Tally, pace: Pace, wall: float, width: int, rows: int) -> Group:
+def _first_word(name: str) -> str:
+    """Return the backend of an account's name, which may also have paths and settings."""
+    return printable(name.split(maxsplit=1)[0] if name.strip() else name)
+
+
+def picture(
+    tally: Tally,
+    pace: Pace,
+    wall: float,
+    width: int,
+    rows: int,
+    widths: Mapping[str, int] = NOTHING_FOUND,
+) -> Group:
     """Return what a terminal of ``width`` columns shows, with at most ``rows`` running items.
 
     ``wall`` is the time of day, which records count in.
@@ -182,7 +201,8 @@ def picture(tally: Tally, pace: Pace, wall: float, width: int, rows: int) -> Gro
     bar.add_row(ProgressBar(total, tally.ended, width=max(width - len(percent), 1)), percent)
     style = "red" if tally.failed else ""
     lines = [
-        safe_text(shorten(line, width), style) for line in _wrapped(figures(tally, pace), width)
+        safe_text(shorten(line, width), style)
+        for line in _wrapped(figures(tally, pace, widths), width)
     ]
     oldest = list(islice(tally.running.values(), rows))
     running = [_running(one, tally.progress.get(one.number), wall, width) for one in oldest]

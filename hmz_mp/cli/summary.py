@@ -5,14 +5,14 @@ Owns its words. Imported by ``cli.conduct``; it reads a finished tally and print
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hmz_mp.runs.words import counted, duration, model_used, used
 from hmz_mp.terminal import printable, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from hmz_mp.runs.tally import Tally
 
@@ -27,7 +27,8 @@ class Ending:
 
     ``width`` is how many turns were in flight at once at most; ``halted`` says why the run was
     cut short, if it was; ``excess`` by how much its budget was exceeded, if it was; ``warnings``
-    are about items that could not be looked at.
+    are about items that could not be looked at; ``widths`` is how many turns at once were found
+    to be borne, by whom.
     """
 
     run_id: str
@@ -37,6 +38,7 @@ class Ending:
     excess: str | None = None
     skipped_binary: int = 0
     warnings: Sequence[str] = ()
+    widths: Mapping[str, int] = field(default_factory=dict)
 
 
 def summary(tally: Tally, ending: Ending, *, quiet: bool = False) -> list[str]:
@@ -60,6 +62,11 @@ def _totals(tally: Tally, ending: Ending) -> list[str]:
     lines = [
         f"{tally.total:,} turn{'' if tally.total == 1 else 's'} in {duration(ending.seconds)},"
         f" {ending.width:,} at once: {counted(tally.counts())}"
+    ]
+    lines += [
+        f"{printable(name)}: at most {width:,} at once in the end"
+        for name, width in ending.widths.items()
+        if tally.total > width
     ]
     if ending.skipped_binary:
         plural = "" if ending.skipped_binary == 1 else "s"

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from hmz_mp.core.gates import Gate
 from hmz_mp.core.jobs import Kind, Lane
-from hmz_mp.core.limits import Limit, check_width
+from hmz_mp.core.limits import AUTO, AtOnce, Limit, adapted, check_at_once, check_width
 from hmz_mp.core.session import Session
 from hmz_mp.core.shipment import NO_SETTINGS, IsBusy, OnEvent, Settings
 from hmz_mp.core.turns import Turn
@@ -92,7 +92,7 @@ class Caller:
         retries: int | None = None,
         memory: int | None = None,
         limit: Limit | str | None = None,
-        at_once: int = 0,
+        at_once: AtOnce = 0,
         priority: int | None = None,
         item_id: str | None = None,
         name: str | None = None,
@@ -104,11 +104,13 @@ class Caller:
         ``timeout``: seconds from when the call begins to run; ``deadline``: from submission.
         ``retries``: how often a turn that failed is tried again. ``memory``: bytes that the
         turn's process, with its children, may hold. ``limit``: a `Limit` or its name;
-        ``at_once``: how many turns of these options may be in flight. ``priority``: higher goes
-        first. ``item_id`` and ``name`` say what the turn is about. ``on_event(turn, event)`` is
-        called on the loop for what `hmz_mp.core.turns` calls an event. ``is_busy(error)`` says
-        whether a turn failed because its service is too busy, with a `hmz_mp.core.breaker.Busy`;
-        then, with a ``limit``, it is put back to be tried later, and everybody at that limit waits.
+        ``at_once``: how many turns of these options may be in flight; ``"auto"`` has the limit
+        find that out (`hmz_mp.core.width`), or these options alone where there is no limit.
+        ``priority``: higher goes first. ``item_id`` and ``name`` say what the turn is about.
+        ``on_event(turn, event)`` is called on the loop for what `hmz_mp.core.turns` calls an event.
+        ``is_busy(error)`` says whether a turn failed because its service is too busy, with a
+        `hmz_mp.core.breaker.Busy`; then, with a ``limit``, it is put back to be tried later, and
+        everybody at that limit waits.
         """
         given = {
             "timeout": timeout, "deadline": deadline, "retries": retries, "memory": memory,
@@ -117,9 +119,13 @@ class Caller:
         }  # fmt: skip
         changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
         settings = check_settings(replace(self._settings, **changes))
-        gates = (*self._gates, *_own_gate(name or "options", at_once))
+        number = check_at_once(at_once)
+        gates = (*self._gates, *_own_gate(name or "options", number))
         if limit is not None:
-            gates = (*gates, self._pool._limits.named(limit).gate)
+            gate = self._pool._limits.named(limit).gate
+            gates = gates if gate in gates else (*gates, gate)
+        if at_once == AUTO:
+            gates = adapted(gates)
         caller = Caller()
         caller._bind(self._pool, settings, gates)
         return caller

@@ -116,6 +116,8 @@ class Dispatcher:
                 self._time(job, worker, now)
             worker.inflight[ticket] = job
             jobs.append(job)
+        if lane.gates:
+            self._backoff.began(lane)
         self.last_ticket = ticket
         self._roster.occupy(worker, len(jobs), expected * len(jobs))
         self.queued -= len(jobs)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from hmz_mp.core.width import START
+
 if TYPE_CHECKING:
     from hmz_mp.core.breaker import Breaker
     from hmz_mp.core.jobs import Lane
@@ -51,6 +53,16 @@ class Gate:
     def may_bound(self) -> bool:
         """Whether it can ever hold a turn up."""
         return bool(self.capacity or self.per_minute or self.breaker is not None)
+
+    def adapt(self, start: int = START) -> None:
+        """Have it find out by itself how many turns may be in flight, from ``start``."""
+        if self.breaker is not None:
+            self.breaker.width.adapt(start)
+
+    @property
+    def adapts(self) -> bool:
+        """Whether it finds out by itself how many turns may be in flight."""
+        return self.breaker is not None and bool(self.breaker.width.ceiling)
 
     def room(self, now: float) -> int | None:
         """Return how many more turns may begin now; ``None`` means any number."""

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import random
+from typing import Literal
 
 from hmz_mp.core.breaker import Breaker
 from hmz_mp.core.gates import Gate
 
-__all__ = ["Limit", "LimitTable", "check_width"]
+__all__ = ["AUTO", "AtOnce", "Limit", "LimitTable", "adapted", "check_at_once", "check_width"]
+
+AtOnce = int | Literal["auto"]
+AUTO: Literal["auto"] = "auto"
 
 
 class Limit:
     """A named bound: ``at_once`` turns in flight and ``per_minute`` begun; 0 bounds nothing.
+
+    One that `adapts` also bounds its turns to its ``width``, which it finds out by itself.
 
     It is enforced in the coordinator, over everything that names it, whatever worker runs it.
     """
@@ -36,6 +43,17 @@ class Limit:
         """How many turns may begin in any minute; 0 means any number."""
         return self.gate.per_minute
 
+    @property
+    def adapts(self) -> bool:
+        """Whether it was made with ``at_once="auto"``."""
+        return self.gate.adapts
+
+    @property
+    def width(self) -> int:
+        """How many turns its service bears at once, as far as is known now; 0 is any number."""
+        breaker = self.gate.breaker
+        return int(breaker.width.bound) if breaker is not None else 0
+
     def __repr__(self) -> str:
         return f"<Limit {self.name!r} at_once={self.at_once} per_minute={self.per_minute}>"
 
@@ -46,12 +64,13 @@ class LimitTable:
     def __init__(self) -> None:
         self._limits: dict[str, Limit] = {}
 
-    def get(self, name: str, at_once: int, per_minute: int) -> Limit:
+    def get(self, name: str, at_once: AtOnce, per_minute: int) -> Limit:
         """Return the limit of that name, made now if there is none.
 
-        Raises `ValueError` for a negative bound, and for bounds other than those it has.
+        Raises `ValueError` for a negative bound, and for bounds other than those it has. To adapt
+        its width is no other bound, but one more.
         """
-        check_width("at_once", at_once)
+        adapts, at_once = at_once == AUTO, check_at_once(at_once)
         check_width("per_minute", per_minute)
         known = self._limits.get(name)
         if known is None:
@@ -64,6 +83,8 @@ class LimitTable:
                 f"the limit {name!r} has at_once={known.at_once}, per_minute={known.per_minute}; "
                 f"it cannot have at_once={at_once}, per_minute={per_minute} too"
             )
+        if adapts:
+            known.gate.adapt()
         return known
 
     def named(self, limit: Limit | str) -> Limit:
@@ -78,12 +99,35 @@ class LimitTable:
             )
         return self._limits[limit]
 
-    def gates(self) -> list[Gate]:
-        """Return the limits' gates."""
-        return [limit.gate for limit in self._limits.values()]
+    def widths(self) -> dict[str, int]:
+        """Return the widths of the limits that adapt theirs, by name."""
+        return {name: limit.width for name, limit in self._limits.items() if limit.adapts}
+
+    def __iter__(self) -> Iterator[Limit]:
+        return iter(self._limits.values())
 
 
-def check_width(name: str, value: int) -> int:
+def adapted(gates: tuple[Gate, ...]) -> tuple[Gate, ...]:
+    """Have the limits among some gates adapt their width, or one more gate."""
+    limits = [gate for gate in gates if gate.breaker is not None]
+    if not limits:
+        limits = [Gate(AUTO, breaker=Breaker(random))]
+        gates = (*gates, *limits)
+    for gate in limits:
+        gate.adapt()
+    return gates
+
+
+def check_at_once(value: object) -> int:
+    """Return a bound, 0 for ``"auto"``. Raises `TypeError` or `ValueError`."""
+    if isinstance(value, str):
+        if value != AUTO:
+            raise ValueError(f"at_once is a number, or {AUTO!r}, not {value!r}")
+        return 0
+    return check_width("at_once", value)
+
+
+def check_width(name: str, value: object) -> int:
     """Return a bound that is a whole number from 0 up. Raises `TypeError` or `ValueError`."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} is a whole number, 0 for no bound, not {value!r}")

@@ -150,7 +150,7 @@ class Policy:
     ) -> None:
         for job, ending in zip(found, endings, strict=True):
             if job is not None and ending.ok and job.state is _SHIPPED:
-                self.backoff.served(job, now)
+                self.backoff.served(job, ending.seconds, now)
 
     def _ends_badly(self, job: Job, ending: Ending, now: float) -> bool:
         """Whether an answer ends a job that is not wanted any more, or that failed."""
@@ -171,8 +171,8 @@ class Policy:
         last = self._dispatcher.last_ticket
         until = self.backoff.refused(job, last, busy, now) if busy else None
         if until is None:
-            if self.backoff.gates:
-                self.backoff.served(job, now)
+            if self.backoff.gates and busy is None:
+                self.backoff.served(job, None, now)
             return False
         if self.backoff.is_hopeless(job):
             return False

@@ -17,7 +17,7 @@ from hmz_mp.core.cpus import usable_cpus, worker_environment
 from hmz_mp.core.functions import Function, FunctionTable, pack_arguments, pack_initializer
 from hmz_mp.core.gates import Gate
 from hmz_mp.core.jobs import Kind, Lane
-from hmz_mp.core.limits import Limit, LimitTable, check_width
+from hmz_mp.core.limits import AtOnce, Limit, LimitTable, check_width
 from hmz_mp.core.loop import Driver, current_driver
 from hmz_mp.core.policy import Policy
 from hmz_mp.core.shipment import NO_SETTINGS, Settings
@@ -255,13 +255,19 @@ class Pool(Caller):
 
     # Asking.
 
-    def limit(self, name: str, at_once: int = 0, per_minute: int = 0) -> Limit:
+    def limit(self, name: str, at_once: AtOnce = 0, per_minute: int = 0) -> Limit:
         """Return the pool's limit of that name, made now if there is none.
 
         ``at_once`` turns of those that name it may be in flight, ``per_minute`` may begin in any
-        60 seconds; 0 bounds nothing. Raises `ValueError` when it exists with other bounds.
+        60 seconds; 0 bounds nothing. ``at_once="auto"`` finds out how many, by the turns whose
+        ``is_busy`` says that the service is too busy (`options`), and by how long turns take.
+        Raises `ValueError` when it exists with other bounds.
         """
         return self._limits.get(name, at_once, per_minute)
+
+    def widths(self) -> dict[str, int]:
+        """Return how many turns the limits with ``at_once="auto"`` allow now, by their names."""
+        return self._limits.widths()
 
     def statistics(self) -> Statistics:
         """Return the pool's counts, workers and widths at this moment."""
@@ -274,9 +280,15 @@ class Pool(Caller):
         ]
         limits = {
             gate.name: LimitStatistics(
-                gate.capacity, gate.per_minute, gate.used, gate.widest, gate.count_waiting()
+                gate.capacity,
+                gate.per_minute,
+                gate.used,
+                gate.widest,
+                gate.count_waiting(),
+                limit.width,
             )
-            for gate in self._limits.gates()
+            for limit in self._limits
+            for gate in [limit.gate]
         }
         return Statistics(
             queued=policy.queued,

@@ -25,13 +25,18 @@ class WorkerStatistics(msgspec.Struct, frozen=True):
 
 
 class LimitStatistics(msgspec.Struct, frozen=True):
-    """One limit: its bounds, how much of it is ``used``, the most that ever was, who waits."""
+    """One limit: its bounds, how much of it is ``used``, the most that ever was, who waits.
+
+    ``width`` is how many turns its service bears at once, as far as is known now: with
+    ``at_once="auto"``, and where it was too busy; else 0.
+    """
 
     at_once: int
     per_minute: int
     used: int
     widest: int
     waiting: int
+    width: int = 0
 
 
 class Statistics(msgspec.Struct, frozen=True):

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from hmz_mp.agents import agent_from_spec
 from hmz_mp.cli import checks
-from hmz_mp.cli.checks import AUTO_WAITING, Options, check, widths
+from hmz_mp.cli.checks import Options, check, set_widths
 from hmz_mp.errors import BadInput
 from hmz_mp.runs.costs import Budget
 from tests.cli.processes import Project
@@ -18,52 +19,57 @@ CPUS = 6
 
 
 @pytest.mark.parametrize(
-    ("given", "waits", "expected"),
+    ("given", "expected"),
     [
-        ({}, False, (CPUS, None)),
-        ({}, True, (CPUS, None)),
-        ({"workers": 3}, False, (3, 3)),
-        ({"at_once": 20}, False, (20, 20)),
-        ({"at_once": 20, "workers": 3}, False, (20, 3)),
-        ({"at_once": 0}, False, (0, None)),
-        ({"at_once": "auto"}, False, (CPUS, None)),
-        ({"at_once": "auto"}, True, (AUTO_WAITING, None)),
-        ({"at_once": "auto", "workers": 40}, True, (40, 40)),
+        ({}, (CPUS, None)),
+        ({"workers": 3}, (3, 3)),
+        ({"at_once": 20}, (20, 20)),
+        ({"at_once": 20, "workers": 3}, (20, 3)),
+        ({"at_once": 0}, (0, None)),
+        ({"at_once": "auto"}, (CPUS, None)),
     ],
 )
 def test_how_many_turns_at_once_and_how_many_workers(
-    monkeypatch: pytest.MonkeyPatch,
-    given: dict[str, Any],
-    waits: bool,
-    expected: tuple[int, int | None],
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], expected: tuple[int, int | None]
 ) -> None:
     monkeypatch.setattr(checks, "usable_cpus", lambda: CPUS)
-    assert widths(Options(**given), waits=waits) == expected
+    computing = agent_from_spec("tool/os:path.basename")
+    assert set_widths(Options(**given), [computing]) == expected
+
+
+TOOL, COMMAND, PROGRAM = "tool/os:path.basename", "sh/cat", "claude"
 
 
 @pytest.mark.parametrize(
-    ("agents", "given", "cap"),
+    ("agents", "given", "cap", "at_once"),
     [
-        (["tool/os:path.basename"], {}, 0),  # a worker takes one at a time: that caps them
-        (["tool/os:path.basename"], {"at_once": "auto"}, 0),
-        (["tool/os:path.basename"], {"at_once": 4}, 4),
-        (["sh/cat"], {}, CPUS),
-        (["sh/cat"], {"at_once": "auto"}, AUTO_WAITING),
-        (["sh/cat", "tool/os:path.basename"], {}, CPUS),
+        ([TOOL], {}, 0, CPUS),  # a worker takes one at a time: that caps them
+        ([TOOL], {"at_once": "auto"}, 0, CPUS),
+        ([TOOL], {"at_once": 4}, 4, 4),
+        ([COMMAND], {}, CPUS, CPUS),
+        ([COMMAND], {"at_once": "auto"}, 0, "auto"),
+        ([COMMAND, TOOL], {}, CPUS, CPUS),
+        ([PROGRAM], {}, 0, "auto"),
+        ([PROGRAM], {"at_once": 200}, 200, 200),
+        ([PROGRAM, COMMAND], {}, 0, "auto"),
     ],
 )
 def test_turns_are_counted_where_workers_do_not_cap_them(
     monkeypatch: pytest.MonkeyPatch,
     project: Project,
+    tmp_path: Path,
     agents: list[str],
     given: dict[str, Any],
     cap: int,
+    at_once: int | str,
 ) -> None:
     monkeypatch.setattr(checks, "usable_cpus", lambda: CPUS)
+    program = f"cli=claude,model=opus,program={fake_claude(tmp_path)}"
+    specs = tuple(program if one is PROGRAM else one for one in agents)
     project.write("two.py", TWO if len(agents) > 1 else FLOW)
     monkeypatch.chdir(project.root)
-    checked = check(Options(flow="./two.py", agents=tuple(agents), **given))
-    assert (checked.cap, checked.at_once) == (cap, cap or CPUS)
+    checked = check(Options(flow="./two.py", agents=specs, **given))
+    assert (checked.cap, checked.at_once) == (cap, at_once)
 
 
 @pytest.mark.parametrize(

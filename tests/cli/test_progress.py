@@ -179,3 +179,14 @@ def test_those_that_wait_for_their_service() -> None:
     tally = tally_of(ok=1, total=9, running=("a", "b", "c"))
     tally.put_back(tally.running[next(iter(tally.running))])
     assert figures(tally, Pace(0.0))[1:3] == ["2 running", "1 waiting for their service"]
+
+
+def test_the_widths_that_were_found() -> None:
+    tally = tally_of(ok=1, total=9, running=("a", "b", "c"))
+    found = {"claude /home/x A=b": 8, "\x1b": 1_000}
+    assert figures(tally, Pace(0.0), found)[1:4] == [
+        "3 running",
+        "claude: at most 8",
+        "\\x1b: at most 1,000",
+    ]
+    assert figures(tally_of(ok=6, total=9, running=("a", "b", "c")), Pace(0.0), found)[2:] == []

@@ -28,6 +28,17 @@ def test_a_run_that_went_well() -> None:
     assert summary(tally, Ending("r1", 71.2), quiet=True) == []
 
 
+def test_the_widths_that_were_found() -> None:
+    tally = Tally()
+    for number in range(20):
+        ended(tally, f"i{number}", "ok")
+    lines = summary(tally, Ending("r1", 1.0, 16, widths={"claude": 16, "co\x1b": 20}))
+    assert lines[0] == "20 turns in 1.0 s, 16 at once: 20 ok"
+    assert [line for line in lines if "in the end" in line] == [
+        "claude: at most 16 at once in the end"
+    ]
+
+
 def test_warnings_are_said_even_when_quiet() -> None:
     tally = Tally()
     ended(tally, "a", "ok")

@@ -25,7 +25,7 @@ def test_it_admits_everything_until_something_is_refused() -> None:
     assert breaker.is_healthy
     assert breaker.room(1000, 0.0) is None
     breaker.took()
-    breaker.succeeded(1, 0.0, 1)
+    breaker.succeeded(1, 1.0, 1, 1, 0.0)
     assert (breaker.is_healthy, breaker.probing) == (True, False)
     assert repr(breaker) == "<Breaker closed, width 0>"
 
@@ -36,9 +36,9 @@ def test_open_half_open_closed() -> None:
     assert [breaker.room(0, now) for now in (100.0, 104.4, 104.5)] == [0, 0, 1]
     breaker.took()
     assert breaker.room(1, 200.0) == 0
-    breaker.succeeded(9, 200.0, 8)  # of before
+    breaker.succeeded(9, 1.0, 1, 8, 200.0)  # of before
     assert breaker.room(0, 200.0) == 0
-    breaker.succeeded(11, 200.0, 8)
+    breaker.succeeded(11, 1.0, 1, 8, 200.0)
     assert [breaker.room(used, 200.0) for used in (0, 3, 5)] == [4, 1, 0]
     assert repr(breaker) == "<Breaker closed, width 4>"
 
@@ -57,7 +57,7 @@ def test_those_that_were_in_flight_count_once() -> None:
     breaker = Breaker(half)
     for ticket in range(1, 9):
         breaker.refused(ticket, 8, Busy(), 9 - ticket, 0.0)
-    assert (breaker.streak, breaker.width, breaker.until) == (1, 4.0, 0.5)
+    assert (breaker.streak, breaker.width.bound, breaker.until) == (1, 4.0, 0.5)
     breaker.refused(8, 8, Busy(30.0), 1, 1.0)
     assert (breaker.streak, breaker.until) == (1, 31.0)
 
@@ -67,7 +67,7 @@ def test_a_probe_does_not_close_before_a_later_refusal_allows() -> None:
     breaker.refused(1, 2, Busy(), 2, 0.0)
     breaker.took()
     breaker.refused(2, 3, Busy(50.0), 1, 1.0)
-    breaker.succeeded(3, 2.0, 2)
+    breaker.succeeded(3, 1.0, 1, 2, 2.0)
     assert [breaker.room(0, now) for now in (2.0, 50.9, 51.0)] == [0, 0, 1]
 
 
@@ -93,15 +93,15 @@ def test_the_width_grows_by_one_for_a_round_until_it_bounds_nothing() -> None:
     breaker = Breaker(half)
     breaker.refused(1, 16, Busy(), 16, 0.0)
     breaker.took()
-    breaker.succeeded(17, 1.0, 16)
+    breaker.succeeded(17, 1.0, 1, 16, 1.0)
     grown = []
     for _ in range(3):
-        for _ in range(int(breaker.width)):
-            breaker.succeeded(18, 1.0, 16)
-        grown.append(breaker.width)
+        for _ in range(int(breaker.width.bound)):
+            breaker.succeeded(18, 1.0, 8, 16, 1.0)
+        grown.append(breaker.width.bound)
     assert all(8 + n - 0.2 < width < 9 + n for n, width in enumerate(grown, 1 - 1))
     for _ in range(200):
-        breaker.succeeded(18, 1.0, 16)
+        breaker.succeeded(18, 1.0, 8, 16, 1.0)
     assert breaker.is_healthy
 
 

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from hmz_mp import Pool
-from hmz_mp.core.limits import Limit, LimitTable, check_width
+from hmz_mp.core.gates import Gate
+from hmz_mp.core.limits import Limit, LimitTable, adapted, check_width
+from hmz_mp.core.width import START
 from tests.core import functions
 from tests.helpers import await_until
 
@@ -18,7 +20,7 @@ def test_a_limit_is_made_once() -> None:
     assert table.get("api", 4, 60) is table.get("api", 0, 0) is table.named("api") is limit
     assert (limit.name, limit.at_once, limit.per_minute) == ("api", 4, 60)
     assert repr(limit) == "<Limit 'api' at_once=4 per_minute=60>"
-    assert table.gates() == [limit.gate]
+    assert list(table) == [limit]
 
 
 def test_a_limit_that_exists_with_other_bounds() -> None:
@@ -113,3 +115,19 @@ async def test_limits_of_a_pool_by_name() -> None:
             pool.limit("bad", per_minute=-1)
         assert isinstance(pool.limit("free"), Limit)
         assert await pool.options(limit="free").run(len, "abc") == 3
+
+
+def test_a_limit_that_finds_its_width() -> None:
+    table = LimitTable()
+    usual = table.get("a", 4, 0)
+    assert (usual.adapts, usual.width, table.widths()) == (False, 0, {})
+    assert table.get("a", "auto", 0) is usual
+    assert (usual.adapts, usual.at_once, table.widths()) == (True, 4, {"a": START})
+    assert table.get("a", 4, 0) is usual
+
+
+def test_whatever_has_no_limit_gets_one_to_adapt() -> None:
+    plain = Gate("plain", 3)
+    gates = adapted((plain,))
+    assert [gate.adapts for gate in gates] == [False, True]
+    assert adapted(gates) == gates
