@@ -36,7 +36,12 @@ __all__ = [
     "kind_of",
     "pressure_of",
     "type_of",
+    "worth_retrying",
 ]
+
+# What another try may not meet again. What was denied, refused or not accepted would be so once
+# more, at the same price; for a schema it was asked again in its conversation already.
+_PASSING: frozenset[FailureKind] = frozenset({"limited", "overloaded", "stalled", "died"})
 
 DETAIL_TAIL = 4096  # characters of stdout, for a command that failed and said nothing on stderr
 
@@ -143,6 +148,12 @@ def pressure_of(error: BaseException) -> Busy | None:
     """Return the same for a turn that is not to be put back."""
     busy = busy_of(error)
     return busy._replace(again=False) if busy is not None else None
+
+
+def worth_retrying(error: BaseException) -> bool:
+    """Whether a turn that failed so may succeed when it is tried again, for all that is known."""
+    kind = kind_of(error)
+    return kind is None or kind in _PASSING
 
 
 def type_of(error: BaseException) -> str:

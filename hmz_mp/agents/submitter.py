@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hmz_mp import portal
-from hmz_mp.agents.failures import busy_of, pressure_of
+from hmz_mp.agents.failures import busy_of, pressure_of, worth_retrying
 from hmz_mp.agents.placing import in_worktree, placed
 from hmz_mp.agents.schema import decoder_for
 from hmz_mp.agents.turns import AgentTurn, TurnEvent
@@ -111,6 +111,8 @@ class Submitter:
         at_once = options.pop("at_once")
         if self._engine.account:
             options |= {"limit": pool.limit(self._engine.account), "is_busy": busy_of}
+        if self._engine.converses:
+            options["retry_if"] = worth_retrying
         view = pool.options(**options, name=self.id, on_event=self._heard)
         if at_once == AUTO:
             return self._adapting(pool, view)

@@ -11,7 +11,7 @@ from hmz_mp.core.gates import Gate
 from hmz_mp.core.jobs import Kind, Lane
 from hmz_mp.core.limits import AUTO, AtOnce, Limit, adapted, check_at_once, check_width
 from hmz_mp.core.session import Session
-from hmz_mp.core.shipment import NO_SETTINGS, IsBusy, OnEvent, Settings
+from hmz_mp.core.shipment import NO_SETTINGS, IsBusy, OnEvent, RetryIf, Settings
 from hmz_mp.core.turns import Turn
 
 if TYPE_CHECKING:
@@ -98,11 +98,13 @@ class Caller:
         name: str | None = None,
         on_event: OnEvent | None = None,
         is_busy: IsBusy | None = None,
+        retry_if: RetryIf | None = None,
     ) -> Caller:
         """Return the same calls with these settings; those left out stay as they are.
 
         ``timeout``: seconds from when the call begins to run; ``deadline``: from submission.
-        ``retries``: how often a turn that failed is tried again. ``memory``: bytes that the
+        ``retries``: how often a turn that failed is tried again; with ``retry_if(error)``, which
+        says whether that is any use, not for whatever it raised. ``memory``: bytes that the
         turn's process, with its children, may hold. ``limit``: a `Limit` or its name;
         ``at_once``: how many turns of these options may be in flight; ``"auto"`` has the limit
         find that out (`hmz_mp.core.width`), or these options alone where there is no limit.
@@ -115,7 +117,7 @@ class Caller:
         given = {
             "timeout": timeout, "deadline": deadline, "retries": retries, "memory": memory,
             "priority": priority, "item_id": item_id, "name": name, "on_event": on_event,
-            "is_busy": is_busy,
+            "is_busy": is_busy, "retry_if": retry_if,
         }  # fmt: skip
         changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
         settings = check_settings(replace(self._settings, **changes))

@@ -105,6 +105,10 @@ class Job(msgspec.Struct, eq=False, gc=False):
         """Return what a failure says of its service's being too busy, if it does."""
         return None
 
+    def may_retry(self, _ending: Ending) -> bool:
+        """Whether a failure is one that another try may not have."""
+        return True
+
     def __repr__(self) -> str:
         return f"<Job {self.id} {self.state.value}>"
 

@@ -160,7 +160,9 @@ class Policy:
         if job.stopping is not None and not ending.ok:
             self._failed(job, job.stopping)
             return False
-        if self._put_back(job, ending, now) or self._retry(job):
+        if self._put_back(job, ending, now):
+            return False
+        if job.retries and job.may_retry(ending) and self._retry(job):
             return False
         self._end(job, "failed")
         return True

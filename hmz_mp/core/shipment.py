@@ -14,12 +14,11 @@ from hmz_mp.core.outcomes import failure_of
 from hmz_mp.core.turns import Event, guarded
 from hmz_mp_worker.payload import Payload
 
-__all__ = ["NO_SETTINGS", "IsBusy", "OnEvent", "Settings", "Shipment"]
+__all__ = ["NO_SETTINGS", "IsBusy", "OnEvent", "RetryIf", "Settings", "Shipment"]
 
 OnEvent = Callable[[Any, Event], object]
-
-
 IsBusy = Callable[[BaseException], Busy | None]
+RetryIf = Callable[[BaseException], bool]
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -34,6 +33,7 @@ class Settings(msgspec.Struct, frozen=True):
     name: str | None = None
     on_event: OnEvent | None = None
     is_busy: IsBusy | None = None
+    retry_if: RetryIf | None = None
 
 
 NO_SETTINGS = Settings()
@@ -69,6 +69,14 @@ class Shipment(Job, eq=False, gc=False, kw_only=True):
             with guarded("is_busy"):  # the caller's code
                 return is_busy(failure_of(_ending.data, self.function.name))
         return None
+
+    def may_retry(self, _ending: Ending) -> bool:
+        """Whether a failure is one that another try may not have."""
+        retry_if = self.settings.retry_if
+        if retry_if is not None:
+            with guarded("retry_if"):  # the caller's code
+                return retry_if(failure_of(_ending.data, self.function.name))
+        return True
 
     def settle(self, pid: int | None, began: float, seconds: float, output: bytes) -> None:
         """Take note of how it ran, and let its arguments go: its turn may be kept for long."""

@@ -247,10 +247,41 @@ async def test_silence(pool: Pool, make: Make) -> None:
     assert failed.kind == "stalled"
 
 
-async def test_usage_of_all_attempts(pool: Pool, make: Make) -> None:
-    agent = make(retries=2)
+@pytest.mark.parametrize(
+    ("prompt", "kind", "attempts"),
+    [
+        ("deny Edit", "denied", 1),
+        ("refuse no", "refused", 1),
+        ("error 400 bad", "refused", 1),
+        ("error 401 who", "unauthorised", 1),
+        ("too-long", "too_long", 1),
+        ("exit 3 broken", "died", 2),
+        ("stall", "stalled", 2),
+    ],
+)
+async def test_only_what_may_pass_is_tried_again(
+    pool: Pool, make: Make, prompt: str, kind: str, attempts: int
+) -> None:
+    agent = make(retries=1, stall=0.3)
     with running(pool) as run:
-        await _failure(agent.aturn("deny Edit"))
+        assert (await _failure(agent.aturn(prompt))).kind == kind
+    assert [record.attempts for record in run.records()] == [attempts]
+
+
+async def test_a_schema_is_asked_for_again_in_the_conversation_alone(
+    pool: Pool, make: Make
+) -> None:
+    agent = make(retries=3)
+    with running(pool) as run:
+        failed = await _failure(agent.aturn('value {"n": "x"}', schema=Number))
+    assert failed.kind == "schema"
+    assert [record.attempts for record in run.records()] == [1]
+
+
+async def test_usage_of_all_attempts(pool: Pool, make: Make, tmp_path: Path) -> None:
+    agent = make(retries=2, backoff="false")
+    with running(pool) as run:
+        await _failure(agent.aturn(f"busy {tmp_path / 'asked'} 9"))
     (record,) = run.records()
     assert record.attempts == 3
     assert record.input_tokens == 300

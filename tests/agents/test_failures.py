@@ -5,8 +5,9 @@ import subprocess
 
 import pytest
 
-from hmz_mp.agents.failures import Failed, detail_of, failed_by, type_of
+from hmz_mp.agents.failures import Failed, detail_of, failed_by, type_of, worth_retrying
 from hmz_mp.errors import MemoryExceeded, RemoteTraceback, TurnFailed, TurnTimeout, WorkerDied
+from hmz_mp_worker.backends.protocol import FAILURES, AgentFailed
 from hmz_mp_worker.backends.sh import CommandFailed
 
 
@@ -73,3 +74,9 @@ def test_it_survives_pickling() -> None:
     for name in ("reason", "returncode", "cmd", "output", "stderr", "item_id"):
         assert getattr(again, name) == getattr(failed, name)
     assert isinstance(again.cause, CommandFailed)
+
+
+def test_what_another_try_may_not_meet_again() -> None:
+    passing = [kind for kind in FAILURES if worth_retrying(AgentFailed(kind, "x"))]
+    assert sorted(passing) == ["died", "limited", "overloaded", "stalled"]
+    assert all(map(worth_retrying, (ValueError(), CommandFailed(1, "x", "", ""), WorkerDied(7))))

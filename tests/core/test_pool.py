@@ -449,6 +449,23 @@ async def test_retries_try_again(tmp_path: Path) -> None:
         assert pool.statistics().retried == 4
 
 
+async def test_what_retry_if_says_is_no_use_is_not_tried_again(tmp_path: Path) -> None:
+    def useful(error: BaseException) -> bool:
+        return "try 1" in str(error)
+
+    def broken(error: BaseException) -> bool:
+        raise RuntimeError("broken")
+
+    async with Pool(1) as pool:
+        caller = pool.options(retries=5, retry_if=useful)
+        with pytest.raises(ValueError, match="try 2"):
+            await caller.run(fail_first, str(tmp_path / "a"), 5)
+        assert pool.statistics().retried == 1
+        assert await pool.options(retries=2, retry_if=broken).run(
+            fail_first, str(tmp_path / "b"), 2
+        )
+
+
 async def test_memory_over_the_limit_ends_the_turn() -> None:
     def hold(size: int) -> None:
         held = bytearray(size)
