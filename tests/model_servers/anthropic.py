@@ -50,7 +50,8 @@ class Anthropic(Handler):
     def _send(self, step: Step, body: dict[str, Any], size: int) -> None:
         content = [{"type": "text", "text": step["text"]}] if step.get("text") else []
         for call in calls_of(step):
-            used = {"id": next_id("toolu"), "name": call["tool"], "input": call.get("input", {})}
+            given = call.get("arguments", call.get("input", {}))
+            used = {"id": next_id("toolu"), "name": call["tool"], "input": given}
             content.append({"type": "tool_use", **used})
         given = step.get("usage", {})
         usage = {
@@ -85,20 +86,27 @@ class Anthropic(Handler):
             empty: dict[str, Any] = {"text": ""} if is_text else {"input": {}}
             self.event("content_block_start", index=index, content_block={**block, **empty})
             if not is_text:
-                delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
-                self.event("content_block_delta", index=index, delta=delta)
+                written = block["input"]
+                written = written if isinstance(written, str) else json.dumps(written)
+                for half in (written[:3], written[3:]):
+                    delta = {"type": "input_json_delta", "partial_json": half}
+                    self.event("content_block_delta", index=index, delta=delta)
             elif not self._stream_text(index, block["text"], step):
                 return
             self.event("content_block_stop", index=index)
         ended = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+        ended |= {"stop_details": step["stop_details"]} if "stop_details" in step else {}
         self.event("message_delta", delta=ended, usage=usage)
         self.event("message_stop")
 
     def _stream_text(self, index: int, text: str, step: Step) -> bool:
         whole = pieces(text)
         for number, piece in enumerate(whole):
-            if step.get("stream_cut") and number * 2 >= len(whole):
-                return False
+            if number * 2 >= len(whole):
+                if "stream_error" in step:
+                    self.event("error", error=step["stream_error"])
+                if "stream_error" in step or step.get("stream_cut"):
+                    return False
             delta = {"type": "text_delta", "text": piece}
             self.event("content_block_delta", index=index, delta=delta)
             time.sleep(step.get("word_s", 0))

@@ -1,4 +1,4 @@
-"""A scripted server of OpenAI's Responses API, streaming and whole."""
+"""A scripted server of OpenAI's Responses API and Chat Completions, streaming and whole."""
 
 from __future__ import annotations
 
@@ -24,19 +24,23 @@ _CALLS = {"reasoning", "function_call", "custom_tool_call", "local_shell_call", 
 
 
 class OpenAI(Handler):
-    """Answers ``/responses``. A step's ``custom`` instead of ``input`` is a free-form call."""
+    """Answers ``/responses`` and ``/chat/completions``.
+
+    A step's ``custom`` instead of ``input`` is a free-form call, of the first only.
+    """
 
     def answer(self, path: str, raw: bytes, body: dict[str, Any]) -> None:
-        if not path.endswith("/responses"):
+        is_chat = path.endswith("/chat/completions")
+        if not is_chat and not path.endswith("/responses"):
             self.reply(404, self.error({"status": 404, "message": path}))
             return
-        given = body.get("input", [])
+        given = body.get("messages" if is_chat else "input", [])
         items = [{"role": "user", "content": given}] if isinstance(given, str) else given
         prompt, done = newest_prompt(items)
         cwd = _CWD.search(raw.decode(errors="replace"))
         step = self.picked(prompt, done, cwd[1] if cwd else "", body)
         if step is not None:
-            self._send(step, body, len(raw) // 4)
+            (self._send_chat if is_chat else self._send)(step, body, len(raw) // 4)
 
     def error(self, step: Step) -> dict[str, Any]:
         code = step.get("kind") or _CODES.get(step["status"], "server_error")
@@ -89,6 +93,73 @@ class OpenAI(Handler):
             self.event("response.output_text.delta", delta=piece, **place)
             time.sleep(step.get("word_s", 0))
         return True
+
+    def _send_chat(self, step: Step, body: dict[str, Any], size: int) -> None:
+        given = step.get("usage", {})
+        read, written = given.get("input", max(1, size)), given.get("output", 5)
+        calls = [
+            {"index": at, "id": next_id("call"), "type": "function", "function": _function(call)}
+            for at, call in enumerate(calls_of(step))
+        ]
+        usage = {
+            "prompt_tokens": read,
+            "completion_tokens": written,
+            "total_tokens": read + written,
+            "prompt_tokens_details": {"cached_tokens": given.get("cache_read", 0)},
+        }
+        finish = step.get("finish_reason") or ("tool_calls" if calls else "stop")
+        common = {"id": next_id("chatcmpl"), "created": int(time.time()), "model": body["model"]}
+        if body.get("stream"):
+            self._stream_chat(
+                step, calls, finish, {**common, "object": "chat.completion.chunk"}, usage
+            )
+            return
+        message = {"role": "assistant", "content": step.get("text"), "refusal": step.get("refusal")}
+        message |= {"tool_calls": calls} if calls else {}
+        choice = {"index": 0, "message": message, "finish_reason": finish}
+        self.reply(
+            200, {**common, "object": "chat.completion", "choices": [choice], "usage": usage}
+        )
+
+    def _stream_chat(
+        self,
+        step: Step,
+        calls: list[dict[str, Any]],
+        finish: str,
+        common: dict[str, Any],
+        usage: dict[str, Any],
+    ) -> None:
+        def send(delta: dict[str, Any], reason: str | None = None) -> None:
+            choice = {"index": 0, "delta": delta, "finish_reason": reason}
+            self.data({**common, "choices": [choice]})
+
+        self.start_events()
+        send({"role": "assistant", "content": ""})
+        whole = pieces(step["text"]) if step.get("text") else []
+        for number, piece in enumerate(whole):
+            if number * 2 >= len(whole):
+                if "stream_error" in step:
+                    self.data({"error": step["stream_error"]})
+                if "stream_error" in step or step.get("stream_cut"):
+                    return
+            send({"content": piece})
+            time.sleep(step.get("word_s", 0))
+        if step.get("refusal"):
+            send({"refusal": step["refusal"]})
+        for call in calls:
+            arguments = call["function"]["arguments"]
+            send({"tool_calls": [{**call, "function": {**call["function"], "arguments": ""}}]})
+            for half in (arguments[:3], arguments[3:]):
+                send({"tool_calls": [{"index": call["index"], "function": {"arguments": half}}]})
+        send({}, finish)
+        self.data({**common, "choices": [], "usage": usage})
+        self.data("[DONE]")
+
+
+def _function(call: Step) -> dict[str, str]:
+    given = call.get("arguments")
+    arguments = json.dumps(call.get("input", {})) if given is None else given
+    return {"name": call["tool"], "arguments": arguments}
 
 
 def _output(step: Step) -> list[dict[str, Any]]:

@@ -6,10 +6,11 @@ that of the model's turns since that prompt; so one server answers many programs
 resumed or repeated turn gets the right answer. ``{name}`` in a text is filled from the regex's
 groups, and ``{cwd}`` if the request names a working directory.
 
-A step is a text (``{"text": "done"}``), calls of a tool (``{"tool": "Read", "input": {...}}``), or
-a fault, which stands before the step of its number ``at`` so many ``times``: ``{"status": 429,
-"retry_after": 1}``, ``{"hang_s": 5}``, or ``{"stream_cut": true}``, which sends half a text.
-``usage`` says what to report.
+A step is a text (``{"text": "done"}``), calls of a tool (``{"tool": "Read", "input": {...}}``; as
+``arguments`` a text is sent as it is), or a fault, which stands before the step of its number
+``at`` so many ``times``: ``{"status": 429, "retry_after": 1}``, ``{"hang_s": 5}``, or
+``{"stream_cut": true}`` and ``{"stream_error": {...}}``, which send half a text. ``usage`` says
+what to report.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 __all__ = ["Plan", "Step", "calls_of", "pieces"]
 
 Step = dict[str, Any]
-_FAULTS = {"status", "stream_cut", "hang_s"}
+_FAULTS = {"status", "stream_cut", "stream_error", "hang_s"}
 
 
 class Plan:

@@ -29,6 +29,7 @@ class ModelServer(ThreadingHTTPServer):
     """A server with a plan; ``requests`` are the bodies it was sent, with what was picked."""
 
     daemon_threads = True
+    request_queue_size = 256  # many ask at the same moment
 
     def __init__(self, handler: type[Handler], script: dict[str, Any]) -> None:
         super().__init__(("127.0.0.1", 0), handler)
@@ -74,7 +75,8 @@ class Handler(BaseHTTPRequestHandler):
     def picked(self, prompt: str, done: int, cwd: str, body: dict[str, Any]) -> Step | None:
         """Log a request and return the step that answers it; ``None`` if it is answered."""
         step = self.server.plan.pick(prompt, done, cwd)
-        self.server.requests.append({"prompt": prompt, "step": step, "body": body})
+        sent = {"prompt": prompt, "step": step, "body": body, "headers": dict(self.headers)}
+        self.server.requests.append(sent)
         self._hang(step.get("hang_s", 0) + step.get("delay_s", 0))
         if "status" not in step:
             return step
@@ -121,6 +123,12 @@ class Handler(BaseHTTPRequestHandler):
         """Send one event."""
         text = json.dumps({"type": kind, **data})
         self.wfile.write(f"event: {kind}\ndata: {text}\n\n".encode())
+        self.wfile.flush()
+
+    def data(self, what: Any) -> None:
+        """Send one event that has no name."""
+        text = what if isinstance(what, str) else json.dumps(what)
+        self.wfile.write(f"data: {text}\n\n".encode())
         self.wfile.flush()
 
 

@@ -207,8 +207,8 @@ def judge(
 
 
 _TOO_LONG = re.compile(
-    r"(prompt|input) is too long|context[ _](length|window)|maximum context|too many tokens"
-    r"|out of room in the model's context",
+    r"(prompt|input) is too long|context[ _](length|window|size|limit)|maximum context"
+    r"|too many tokens|out of room in the model's context",
     re.IGNORECASE,
 )
 
