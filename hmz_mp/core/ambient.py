@@ -13,6 +13,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from hmz_mp.core.pool import Pool
 
@@ -105,6 +106,10 @@ class RunContext(Protocol):
     @property
     def id(self) -> str:
         """The run's name in its ledger."""
+
+    @property
+    def directory(self) -> Path | None:
+        """Where the run's files are, its ledger among them; ``None`` if it writes none."""
 
     @property
     def task(self) -> str:

@@ -19,6 +19,7 @@ from hmz_mp_worker.backends.protocol import Spent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from hmz_mp.core.ambient import Item, TurnObserver
     from hmz_mp.core.pool import Pool
@@ -32,6 +33,10 @@ class RecordSink(Protocol):
     @property
     def run_id(self) -> str:
         """The run's name."""
+
+    @property
+    def directory(self) -> Path | None:
+        """Where its files are."""
 
     def put(self, record: TurnRecord) -> object:
         """Write the record as it is now; returns at once."""
@@ -89,6 +94,11 @@ class Run:
     def id(self) -> str:
         """The run's name in its ledger."""
         return self._ledger.run_id
+
+    @property
+    def directory(self) -> Path | None:
+        """Where the run's files are."""
+        return self._ledger.directory
 
     @property
     def task(self) -> str:

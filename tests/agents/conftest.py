@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,6 +33,7 @@ class FakeRun:
     pool: Any
     task: str = "the task"
     id: str = "run"
+    directory: Path | None = None
     refusing: bool = False
     told: list[tuple[str, TurnRecord, Any]] = field(default_factory=list)
 

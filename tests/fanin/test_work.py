@@ -2,14 +2,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
 
 from hmz_mp import Pool
 from hmz_mp.agents import Agent, Failed, Prompt, agent_from_spec
-from hmz_mp.core.ambient import Item, RunContext, run_variable
+from hmz_mp.core.ambient import Item, run_variable
 from hmz_mp.fanin import BadFinding, Retry, ask, fan_out
 from hmz_mp.fanin.work import prompt_for
 from tests.agents.conftest import FakeRun
@@ -91,7 +91,7 @@ async def test_texts_are_taken_without_a_schema(pool: Pool) -> None:
 
 async def test_in_a_run_the_whole_answer_is_where_the_finding_says(pool: Pool) -> None:
     run = FakeRun(pool)
-    token = run_variable.set(cast("RunContext", run))
+    token = run_variable.set(run)
     try:
         work = ask(agent("looks"), "Look.")
         report = await fan_out(["a", "b c"], work, on_failure="fail")

@@ -20,6 +20,7 @@ class ListLedger:
     """Remembers what was put: number, item and state at that moment."""
 
     run_id = "r1"
+    directory = None
 
     def __init__(self) -> None:
         self.rows: list[tuple[int, str, str]] = []

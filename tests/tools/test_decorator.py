@@ -74,7 +74,7 @@ def test_a_tool_is_its_function() -> None:
     assert double.name == double.__name__ == "double"
     assert double.description == "Double a number.\n\nAnd say where."
     assert doubles.description == "Doubles many."
-    assert repr(double) == "<tool tests.test_tools.double>"
+    assert repr(double) == "<tool tests.tools.test_decorator.double>"
     assert isinstance(adouble, AsyncTool)
     assert asyncio.run(adouble(2)) == (4, os.getpid())
 

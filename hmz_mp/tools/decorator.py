@@ -1,4 +1,4 @@
-"""``@tool``: a function whose calls go to workers, beside the agent turns of a flow.
+"""``@tool`` itself: a function, and what bounds its turns.
 
 Owns the decorator. Workers import users' modules that use it, so this imports no loop, no pool
 and no portal until a call needs one.
@@ -9,18 +9,27 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+import weakref
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from hmz_mp.core.caller import Caller
+    from hmz_mp.core.limits import Limit
     from hmz_mp.core.pool import Pool
+    from hmz_mp.tools.signature import Signature
 
 __all__ = ["Tool", "tool"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_TOGETHER = (
+    "Calls are independent of each other: ask for all that you need in one turn, and they run at "
+    "the same time."
+)
+_LISTED = "It takes a list: give it all items in one call."
 
 
 class Tool(Generic[P, R]):
@@ -52,6 +61,7 @@ class Tool(Generic[P, R]):
         self.takes_batch = batch
         self.description = description or inspect.getdoc(function) or ""
         self._caller: tuple[Pool, Caller] | None = None
+        self._limits: weakref.WeakKeyDictionary[Pool, Limit] = weakref.WeakKeyDictionary()
         functools.update_wrapper(self, function)
 
     __name__: str
@@ -61,6 +71,26 @@ class Tool(Generic[P, R]):
     def name(self) -> str:
         """The function's name."""
         return self.__name__
+
+    # What a model is told.
+
+    @functools.cached_property
+    def signature(self) -> Signature:
+        """What it takes. Raises `TypeError` if that cannot be described."""
+        from hmz_mp.tools.signature import Signature
+
+        return Signature(self.function, self.name)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What it takes, as a JSON schema."""
+        return self.signature.schema()
+
+    @property
+    def explanation(self) -> str:
+        """What a model reads: what it is for, and that it may be asked for many times at once."""
+        notes = f"{_LISTED} {_TOGETHER}" if self.takes_batch else _TOGETHER
+        return f"{self.description}\n\n{notes}".strip()
 
     def __repr__(self) -> str:
         return f"<tool {self.__module__}.{self.__qualname__}>"
@@ -96,11 +126,17 @@ class Tool(Generic[P, R]):
 
         return portal.call(self.abatch, items, at_once=at_once, suppress=suppress)
 
+    async def answer_in(
+        self, caller: Caller, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Have one call answered, in a worker, by what `caller_in` returned."""
+        return await caller.run(self.shipped(), *args, **(kwargs or {}))
+
     async def _turn(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return await self._view().run(self._shipped(), *args, **kwargs)
+        return await self.answer_in(self._view(), args, kwargs)
 
     async def _each(self, items: Iterable[Any], at_once: int, suppress: bool) -> list[Any]:
-        answers = self._view().map(self._shipped(), items, at_once=at_once, suppress=suppress)
+        answers = self._view().map(self.shipped(), items, at_once=at_once, suppress=suppress)
         return [answer async for answer in answers]
 
     async def _one_batch(self, items: Iterable[Any], suppress: bool) -> list[Any]:
@@ -108,7 +144,7 @@ class Tool(Generic[P, R]):
         if not listed:
             return []
         try:
-            answers = list(await self._view().run(self._shipped(), listed))
+            answers = list(await self.answer_in(self._view(), (listed,)))
         except Exception:
             if suppress:
                 return [None] * len(listed)
@@ -127,16 +163,27 @@ class Tool(Generic[P, R]):
         if pool is None:
             raise PoolClosed("there is no pool around this call")
         if self._caller is None or self._caller[0] is not pool:
-            self._caller = (
-                pool,
-                pool.options(
-                    at_once=self.at_once,
-                    timeout=self.timeout,
-                    retries=self.retries or None,
-                    name=self.name,
-                ),
-            )
+            self._caller = (pool, self.caller_in(pool))
         return self._caller[1]
+
+    def caller_in(self, base: Caller) -> Caller:
+        """Return what submits its turns: a pool or a caller, with the tool's settings on top."""
+        return base.options(
+            limit=self._limit_in(base._pool) if self.at_once else None,
+            timeout=self.timeout,
+            retries=self.retries or None,
+            name=self.name,
+        )
+
+    def _limit_in(self, pool: Pool) -> Limit:
+        """Return the tool's ``at_once`` in a pool: one, under whatever settings it is called."""
+        from hmz_mp.core.gates import Gate
+        from hmz_mp.core.limits import Limit
+
+        limit = self._limits.get(pool)
+        if limit is None:
+            limit = self._limits[pool] = Limit(Gate(self.name, self.at_once))
+        return limit
 
     def _is_found_by_name(self) -> bool:
         """Whether a worker that imports the tool's module finds this tool there."""
@@ -147,7 +194,8 @@ class Tool(Generic[P, R]):
             found = getattr(found, part, None)
         return found is self and is_importable(self.__module__)
 
-    def _shipped(self) -> Callable[..., Any]:
+    def shipped(self) -> Callable[..., Any]:
+        """Return what a worker is given to call."""
         # The function's own name finds the tool, so the function itself could only go by value.
         return self if self._is_found_by_name() else self.function
 
