@@ -75,6 +75,7 @@ ONLY_IN = {
     "yaml": {"hmz_mp.flows", "hmz_mp.cli"},
     "psutil": {"hmz_mp.core", "hmz_mp.runs", "hmz_mp.cli"},
     "pathspec": {"hmz_mp.items"},
+    "jinja2": {"hmz_mp.report"},
 }
 WORKER_AT_IMPORT = {"msgspec"}
 PURE = tuple(

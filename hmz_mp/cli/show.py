@@ -180,10 +180,10 @@ def _run_as_text(run: RecordedRun) -> None:
 
 
 def _unapplied(run: RecordedRun, patches: Mapping[int, PatchState]) -> Iterator[str]:
-    for turn in run.turns():
-        problem = _problem(turn, patches)
-        if problem is not None:
-            yield f"{turn.item_id}: {problem}"
+    for number, item_id, state in run.columns(("number", "item_id", "state")):
+        patch = patches.get(number)
+        if patch is not None and patch.problem is not None and state == "ok":
+            yield f"{item_id}: {patch.problem}"
 
 
 def _run_fields(summary: RunSummary, now: float) -> Iterator[tuple[str, str]]:

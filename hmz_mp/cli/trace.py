@@ -21,9 +21,7 @@ _NAME = "trace.json"
 
 @click.command("trace", short_help="Write when each turn waited and ran, for Perfetto.")
 @click.argument("run", metavar="RUN", type=RunParam())
-@click.option(
-    "-o", "--output", metavar="FILE", help='By default in the run\'s directory; "-": out.'
-)
+@click.option("-o", "--output", metavar="FILE", help="Where to; - is stdout.")
 @click.option("--json", "as_json", is_flag=True, help="Say what was written as JSON.")
 def trace_command(run: str, output: str | None, as_json: bool) -> None:
     """Write a trace of RUN and say where it is. Open it in https://ui.perfetto.dev, which keeps it

@@ -7,6 +7,7 @@ a conversation is resumed or a program is used again.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from hmz_mp_worker.backends.protocol import Usage
 
-__all__ = ["NO_BUDGET", "Budget", "Costs", "ModelUsage", "read_usage"]
+__all__ = ["NO_BUDGET", "Budget", "Costs", "ModelUsage", "read_usage", "read_usages"]
 
 _ROUNDING = 1e-9  # US dollars: sums of floats are not exact
 
@@ -31,7 +32,9 @@ class ModelUsage(msgspec.Struct, frozen=True):
     cost_usd: float = 0.0
 
 
+_NOTHING = (0, 0, 0, 0.0)
 _decode = msgspec.json.Decoder(list[ModelUsage]).decode
+_decode_many = msgspec.json.Decoder(list[list[ModelUsage]]).decode
 
 
 def read_usage(text: str) -> list[ModelUsage]:
@@ -39,11 +42,17 @@ def read_usage(text: str) -> list[ModelUsage]:
     return _decode(text) if text else []
 
 
+def read_usages(texts: Iterable[str]) -> Iterable[ModelUsage]:
+    """Return what many turns' records say of models, all together."""
+    return chain.from_iterable(_decode_many(f"[{','.join(filter(None, texts))}]"))
+
+
 class Costs:
     """What was used so far."""
 
     def __init__(self) -> None:
-        self._by_model: dict[str, ModelUsage] = {}
+        # By model: tokens read, written, read from a cache, and US dollars.
+        self._by_model: dict[str, tuple[int, int, int, float]] = {}
         self.tokens = 0  # all that models read, from a cache too, and all that they wrote
         self.cost_usd = 0.0
 
@@ -53,20 +62,20 @@ class Costs:
     @property
     def models(self) -> list[ModelUsage]:
         """The sums by model, those of most money and tokens first."""
-        return sorted(self._by_model.values(), key=_weight)
+        found = (ModelUsage(model, *sums) for model, sums in self._by_model.items())
+        return sorted(found, key=_weight)
 
     def add(self, usages: Iterable[Usage | ModelUsage]) -> None:
         """Add what was used since the last time."""
         for usage in usages:
             self.tokens += usage.input_tokens + usage.output_tokens
             self.cost_usd += usage.cost_usd
-            before = self._by_model.get(usage.model) or ModelUsage(usage.model)
-            self._by_model[usage.model] = ModelUsage(
-                usage.model,
-                before.input_tokens + usage.input_tokens,
-                before.output_tokens + usage.output_tokens,
-                before.cached_tokens + usage.cached_tokens,
-                before.cost_usd + usage.cost_usd,
+            read, wrote, cached, dollars = self._by_model.get(usage.model, _NOTHING)
+            self._by_model[usage.model] = (
+                read + usage.input_tokens,
+                wrote + usage.output_tokens,
+                cached + usage.cached_tokens,
+                dollars + usage.cost_usd,
             )
 
 

@@ -10,14 +10,14 @@ import json
 import sqlite3
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 from urllib.parse import quote
 
 import psutil
 
 from hmz_mp.core.ambient import TurnRecord, TurnState
 from hmz_mp.errors import BadInput
-from hmz_mp.runs.costs import Costs, read_usage
+from hmz_mp.runs.costs import Costs, read_usages
 from hmz_mp.runs.schema import (
     DATABASE,
     PATCHES_THAT_COUNT,
@@ -134,11 +134,15 @@ class RecordedRun:
         self, item_id: str | None = None, *, state: str | None = None
     ) -> Iterator[TurnRecord]:
         """Yield turns in the order they were submitted: all, of one item, or in one state."""
-        if item_id is None:
-            found = self._records("ORDER BY number", [])
-        else:
-            found = self._records("WHERE item_id = ? ORDER BY number", [stored(item_id)])
-        return (record for record in found if state is None or record.state == state)
+        conditions, values = ["1"], []
+        if item_id is not None:
+            conditions.append("item_id = ?")
+            values.append(stored(item_id))
+        if state is not None:
+            states = [one for one in _STATES if self._settled(one) == state]
+            conditions.append(f"state IN ({', '.join('?' * len(states))})")
+            values += states
+        return self._records(f"WHERE {' AND '.join(conditions)} ORDER BY number", values)
 
     def slowest(self, most: int) -> list[TurnRecord]:
         """Return the ``most`` turns that ran longest, the longest first."""
@@ -158,8 +162,8 @@ class RecordedRun:
         """Return what the run has used of models, from its turns."""
         costs = Costs()
         if "usage" in self._columns:
-            for (usage,) in self._rows("SELECT usage FROM turns WHERE usage != ''", []):
-                costs.add(read_usage(unstored(usage)))
+            found = self._rows("SELECT usage FROM turns WHERE usage != ''", [])
+            costs.add(read_usages(unstored(usage) for (usage,) in found))
         return costs
 
     def item_ids(self) -> Iterator[str]:
@@ -173,18 +177,19 @@ class RecordedRun:
         What a ledger of an older version does not have is ``None``.
         """
         chosen = ", ".join(name if name in self._columns else "NULL" for name in names)
-        texts = [place for place, name in enumerate(names) if name in TEXT_COLUMNS]
-        over = self.summary.status != "running"
-        state = names.index("state") if over and "state" in names else None
         query = f"SELECT {chosen} FROM turns ORDER BY number"  # noqa: S608  (ours)
-        for row in self._rows(query, []):
-            values = list(row)
-            for place in texts:
-                if type(values[place]) is bytes:
-                    values[place] = unstored(values[place])
-            if state is not None:
-                values[state] = _SETTLED.get(values[state], values[state])
-            yield tuple(values)
+        found = self._rows(query, [])
+        if self.summary.status != "running" and "state" in names:
+            found = _settled_rows(found, names.index("state"))
+        for row in found:
+            if bytes in map(type, row):
+                fields = zip(names, row, strict=True)
+                row = tuple(unstored(it) if name in TEXT_COLUMNS else it for name, it in fields)
+            yield row
+
+    def _settled(self, state: str) -> str:
+        """Return what a turn's state is taken for, now that the run is over, if it is."""
+        return state if self.summary.status == "running" else _SETTLED.get(state, state)
 
     def _records(self, which: str, values: Sequence[Any]) -> Iterator[TurnRecord]:
         over = self.summary.status != "running"
@@ -346,12 +351,22 @@ _SETTLED: dict[str, TurnState] = {
 }
 
 
+_STATES = get_args(TurnState)
+
+
 def _settled(counts: dict[str, int]) -> dict[str, int]:
     settled: dict[str, int] = {}
     for state, count in counts.items():
         state = _SETTLED.get(state, state)
         settled[state] = settled.get(state, 0) + count
     return settled
+
+
+def _settled_rows(rows: Iterator[tuple[Any, ...]], place: int) -> Iterator[tuple[Any, ...]]:
+    for row in rows:
+        if row[place] in _SETTLED:
+            row = (*row[:place], _SETTLED[row[place]], *row[place + 1 :])
+        yield row
 
 
 def _columns(connection: sqlite3.Connection) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from .support import hmz_mp as run
 from .support import write_run
 
 ROOT = Path(__file__).parents[2]
+WITH_EXAMPLES = ["runs", "show", "report", "trace", "export", "apply", "rm", "gc", "doctor"]
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +53,7 @@ def test_help_imports_no_command() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["exec", "runs", "show", "trace", "export", "apply", "rm", "gc", "doctor"]
+    "name", ["exec", "runs", "show", "report", "trace", "export", "apply", "rm", "gc", "doctor"]
 )
 def test_each_command_is_what_the_table_says(name: str) -> None:
     module, attribute = COMMANDS[name][0].split(":")
@@ -62,7 +63,9 @@ def test_each_command_is_what_the_table_says(name: str) -> None:
     assert command.get_short_help_str(200) == COMMANDS[name][1]
 
 
-@pytest.mark.parametrize("name", ["runs", "show", "trace", "export", "apply", "rm", "gc", "doctor"])
+@pytest.mark.parametrize(
+    "name", ["runs", "show", "report", "trace", "export", "apply", "rm", "gc", "doctor"]
+)
 def test_the_help_of_a_command_has_examples(name: str) -> None:
     shown = run(name, "--help")
     assert shown.exit_code == 0

@@ -24,7 +24,7 @@ def test_commands_are_offered(tmp_path: Path) -> None:
     assert completed(tmp_path, "hmz-mp ex", position=1) == ["exec", "export"]
 
 
-@pytest.mark.parametrize("command", ["show", "trace", "export", "rm"])
+@pytest.mark.parametrize("command", ["show", "report", "trace", "export", "rm"])
 def test_runs_are_offered(tmp_path: Path, command: str) -> None:
     ids = [write_run(tmp_path) for _ in range(2)]
     assert completed(tmp_path, f"hmz-mp {command} ", position=2) == ["last", *ids[::-1]]

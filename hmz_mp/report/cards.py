@@ -1,0 +1,174 @@
+"""What the page shows of each turn: read from the ledger, made printable, cut to a length.
+
+Imported by ``page``; it knows nothing of HTML. Nothing of a card can act on a terminal or hide from
+a reader; escaping for HTML is for who writes it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hmz_mp.report.spans import end_of
+from hmz_mp.runs.costs import Costs, read_usages
+from hmz_mp.terminal import printable
+from hmz_mp.worktrees.patches import text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hmz_mp.runs.reading import PatchState, RecordedRun
+
+__all__ = ["STATUS_WORDS", "Card", "read_cards"]
+
+STATUS_WORDS = {
+    "ok": "ok",
+    "failed": "failed",
+    "needs_review": "needs review",
+    "cancelled": "stopped",
+    "not_run": "not run",
+    "running": "running",
+    "waiting": "waiting",
+    "queued": "queued",
+}
+
+# All texts of a page together have about this many characters, so that a browser bears it.
+_WHOLE = 30_000_000
+_LONGEST, _SHORTEST = 20_000, 240  # what one text of one turn may have
+
+
+class Card(NamedTuple):
+    """One turn as the page shows it, in seconds; ``began`` and ``ended`` since the run began.
+
+    A turn that never ran has no ``began``; ``ended`` of one that did is always there.
+    ``session`` is given where it had several turns.
+    """
+
+    number: int
+    item_id: str
+    status: str
+    seconds: float | None
+    waited: float | None
+    began: float | None
+    ended: float
+    attempts: int
+    worker: int | None
+    tokens: int
+    cost_usd: float
+    agent: str
+    session: str
+    place: int
+    error: str | None
+    answer: str | None
+    detail: str | None
+    output: str | None
+    diff: str | None
+
+
+_COLUMNS = (
+    "number",
+    "item_id",
+    "state",
+    "seconds",
+    "submitted_at",
+    "began_at",
+    "ended_at",
+    "attempts",
+    "worker",
+    "input_tokens",
+    "output_tokens",
+    "cost_usd",
+    "agent",
+    "session",
+    "place",
+    "error",
+    "answer",
+    "detail",
+    "output",
+    "usage",
+    "patch",
+)
+
+
+def read_cards(run: RecordedRun) -> tuple[list[Card], Costs]:
+    """Return every turn, in the order of submission, and what they have used of models."""
+    patches = {} if run.summary.status == "running" else run.patches()
+    longest = max(_SHORTEST, min(_LONGEST, _WHOLE // max(run.summary.turns, 1)))
+    reader = _Reader(run.summary.started_at, end_of(run), longest, patches)
+    cards = [reader.card(row) for row in run.columns(_COLUMNS)]
+    costs = Costs()
+    costs.add(read_usages(reader.usages))
+    return cards, costs
+
+
+class _Reader:
+    """Makes cards of rows, none of whose texts is longer than ``longest``."""
+
+    def __init__(
+        self, start: float, end: float, longest: int, patches: Mapping[int, PatchState]
+    ) -> None:
+        self.usages: list[str] = []
+        self._start = start
+        self._end = end
+        self._longest = longest
+        self._patches = patches
+        self._words: dict[str, str] = {}  # agents, which are few
+
+    def card(self, row: tuple[Any, ...]) -> Card:
+        number, item_id, status, seconds, submitted_at, began_at, ended_at, attempts, *rest = row
+        worker, read, wrote, cost_usd, agent, session, place, error, answer, *rest = rest
+        detail, output, usage, patch = rest
+        if usage:
+            self.usages.append(usage)
+        text = self._text
+        began, waited, ended = self._times(submitted_at, began_at, ended_at)
+        if status == "ok" and (problem := self._problem(number)) is not None:
+            status, error = "needs_review", problem
+        return Card(
+            number,
+            item_id if item_id.isprintable() else printable(item_id),
+            status,
+            seconds,
+            waited,
+            began,
+            ended,
+            attempts,
+            worker,
+            (read or 0) + (wrote or 0),
+            cost_usd or 0.0,
+            self._words.get(agent) or self._word(agent),
+            printable(session) if place else "",
+            place,
+            text(error) if error else None,
+            text(answer) if answer else None,
+            text(detail) if detail else None,
+            text(output) if output else None,
+            text(os.fsdecode(text_of(patch))) if patch else None,
+        )
+
+    def _times(
+        self, submitted_at: float, began_at: float | None, ended_at: float | None
+    ) -> tuple[float | None, float | None, float]:
+        begin = submitted_at if began_at is None else began_at
+        if ended_at is None or ended_at < begin:  # it runs still, or the clock was put back
+            ended_at = max(self._end, begin)
+        start = self._start
+        if began_at is None:
+            return None, None, ended_at - start
+        waited = began_at - submitted_at
+        return began_at - start, waited if waited > 0 else 0.0, ended_at - start
+
+    def _problem(self, number: int) -> str | None:
+        patch = self._patches.get(number)
+        return None if patch is None else patch.problem
+
+    def _word(self, text: str) -> str:
+        word = self._words[text] = printable(text)
+        return word
+
+    def _text(self, text: str) -> str:
+        more = len(text) - self._longest
+        if more <= 0:
+            return printable(text, multiline=True)
+        shown = printable(text[: self._longest], multiline=True)
+        return f"{shown}\n… and {more:,} characters more, which `hmz-mp show` shows"

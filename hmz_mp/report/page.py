@@ -1,0 +1,179 @@
+"""A run as one HTML page that needs nothing else: no network, no script for what matters most.
+
+Imported by ``cli.report``. What comes from elsewhere is printable text (``cards``), escaped by
+jinja, and by the script set as text, never as HTML; a content security policy lets nothing run or
+load but the page's own script.
+"""
+
+from __future__ import annotations
+
+import base64
+import gc
+import hashlib
+import time
+from contextlib import contextmanager
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+import msgspec
+
+from hmz_mp import __version__
+from hmz_mp.report.cards import STATUS_WORDS, Card, read_cards
+from hmz_mp.report.figures import reasons, spread
+from hmz_mp.report.spans import end_of
+from hmz_mp.report.timeline import WIDTH, timeline
+from hmz_mp.runs.words import duration, local_time, used, written_command
+from hmz_mp.terminal import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hmz_mp.runs.costs import Costs
+    from hmz_mp.runs.reading import RecordedRun, RunSummary
+
+__all__ = ["page_pieces"]
+
+_UNSUCCESSFUL = ("failed", "needs_review", "cancelled", "not_run")
+_FAILED_SHOWN = 200
+_SLOWEST_SHOWN = 20
+_ITEMS_SHOWN = 200  # without a script; with one, all
+_REASONS_SHOWN = 10
+_STATIC_TEXT = 4000  # characters of a text outside the script's data
+
+
+def page_pieces(run: RecordedRun, now: float | None = None) -> Iterator[str]:
+    """Yield the page, piece by piece. ``now`` is when it is written (``time.time()``)."""
+    now = time.time() if now is None else now
+    with _no_collections():
+        cards, costs = read_cards(run)
+        context = _context(run, cards, costs, now)
+    template = _environment().get_template("report.html")
+    before, after = template.render(context).split(_DATA_GOES_HERE)
+    yield before
+    yield _data(cards)
+    yield after
+
+
+# A comment that the template has where the data goes; foreign text cannot hold it, as it is
+# escaped. Rendering megabytes through a template would only cost time.
+_DATA_GOES_HERE = "<!-- data -->"
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """Look for no cycles meanwhile: a hundred thousand cards are looked through again and again."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("hmz_mp.report", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["duration"] = lambda seconds: "" if seconds is None else duration(seconds)
+    environment.filters["money"] = lambda dollars: f"${dollars:,.2f}" if dollars else ""
+    environment.filters["count"] = lambda number: f"{number:,}"
+    environment.filters["brief"] = _brief
+    return environment
+
+
+def _brief(text: str) -> str:
+    if len(text) <= _STATIC_TEXT:
+        return text
+    return f"{text[:_STATIC_TEXT]}\n… and more, in the list of items below"
+
+
+def _context(run: RecordedRun, cards: list[Card], costs: Costs, now: float) -> dict[str, Any]:
+    summary = run.summary
+    unsuccessful = [one for status in _UNSUCCESSFUL for one in cards if one.status == status]
+    slowest = sorted((one for one in cards if one.seconds is not None), key=_slowness)
+    script, style = _asset("script.js"), _asset("style.css")
+    seconds = max(0.0, end_of(run) - summary.started_at)
+    return {
+        "run": summary,
+        "version": __version__,
+        "written": local_time(now),
+        "fields": list(_fields(summary, seconds, cards, costs)),
+        "counts": _counts(cards),
+        "words": STATUS_WORDS,
+        "timeline": timeline(cards, seconds),
+        "width": WIDTH,
+        "spread": spread(cards),
+        "reasons": reasons(unsuccessful, _REASONS_SHOWN),
+        "unsuccessful": unsuccessful[:_FAILED_SHOWN],
+        "unsuccessful_count": len(unsuccessful),
+        "slowest": slowest[:_SLOWEST_SHOWN],
+        "costs": costs,
+        "models": [(printable(one.model), one) for one in costs.models],
+        "has_tokens": any(one.tokens for one in cards),
+        "cards": cards[:_ITEMS_SHOWN],
+        "total": len(cards),
+        "script": script,
+        "style": style,
+        "script_hash": _hash(script),
+        "style_hash": _hash(style),
+        "over": summary.status != "running",
+    }
+
+
+def _slowness(card: Card) -> tuple[float, int]:
+    return -(card.seconds or 0.0), card.number
+
+
+def _counts(cards: list[Card]) -> list[tuple[str, str, int]]:
+    """Return each status there is, its word, and how many turns have it."""
+    counted = dict.fromkeys(STATUS_WORDS, 0)
+    for card in cards:
+        counted[card.status] += 1
+    return [(name, STATUS_WORDS[name], count) for name, count in counted.items() if count]
+
+
+def _fields(
+    summary: RunSummary, seconds: float, cards: list[Card], costs: Costs
+) -> Iterator[tuple[str, str]]:
+    yield "command", printable(written_command(summary.command))
+    yield "flow", printable(summary.flow)
+    if summary.task:
+        yield "task", printable(summary.task, multiline=True)
+    yield "agents", printable(", ".join(summary.agents))
+    yield "options", printable(_options(summary)) or "none"
+    yield "began", local_time(summary.started_at)
+    yield "took", duration(seconds)
+    busy = sum(one.seconds or 0.0 for one in cards)
+    if seconds and busy:
+        yield "at once", f"{busy / seconds:,.1f} turns on an average"
+    if costs.models:
+        yield "used", used(costs.models)
+
+
+def _options(summary: RunSummary) -> str:
+    return ", ".join(
+        f"{name} {' '.join(map(str, value)) if isinstance(value, list) else value}"
+        for name, value in summary.options.items()
+        if value
+    )
+
+
+def _asset(name: str) -> str:
+    return files("hmz_mp.report").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _data(cards: list[Card]) -> str:
+    """Return all cards as JSON that cannot end the element it is in."""
+    text = msgspec.json.encode({"fields": Card._fields, "words": STATUS_WORDS, "cards": cards})
+    return text.replace(b"<", b"\\u003c").replace(b">", b"\\u003e").decode()
