@@ -59,6 +59,7 @@ def claude_engine(spec: Spec) -> Engine:
         holds=homes,
         prices=True,
         account=_account(spec, given, home if homes is None else ""),
+        programs=True,
     )
 
 
@@ -85,6 +86,7 @@ def codex_engine(spec: Spec) -> Engine:
         converses=True,
         holds=holds,
         account=_account(spec, given, home if holds is None else ""),
+        programs=True,
     )
 
 

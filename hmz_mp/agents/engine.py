@@ -21,6 +21,9 @@ class Engine(NamedTuple):
     ``account`` names the limit that its turns share with those of other agents on the same account,
     where there is one; at it everybody waits when the service is too busy.
 
+    ``programs`` says that it runs programs, each of them for as few as one turn, so that there are
+    only as many turns at once as memory bears programs.
+
     ``prices`` says that its turns say what they cost.
 
     ``converses`` says that it is an agent that keeps conversations, can be told something in the
@@ -37,3 +40,4 @@ class Engine(NamedTuple):
     holds: object = None
     prices: bool = False
     account: str = ""
+    programs: bool = False

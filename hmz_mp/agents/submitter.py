@@ -114,6 +114,8 @@ class Submitter:
         if self._engine.converses:
             options["retry_if"] = worth_retrying
         view = pool.options(**options, name=self.id, on_event=self._heard)
+        if self._engine.programs:
+            view = view.options(limit=pool.agent_programs())
         if at_once == AUTO:
             return self._adapting(pool, view)
         return view.options(at_once=at_once, name=self.id)

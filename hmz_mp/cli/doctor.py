@@ -16,7 +16,7 @@ import click
 from hmz_mp import __version__
 from hmz_mp.agents.kinds import KINDS
 from hmz_mp.core.cpus import CpuBounds, cpu_bounds
-from hmz_mp.core.watch import MachineMemory, machine_memory
+from hmz_mp.core.machine import MachineMemory, machine_memory
 from hmz_mp.doctor.abilities import Ability, look
 from hmz_mp.doctor.programs import Found, find_packages, find_programs
 from hmz_mp.doctor.room import cpu_reasons, processes_that_fit

@@ -87,6 +87,17 @@ class LimitTable:
             known.gate.adapt()
         return known
 
+    def bounded_elsewhere(self, name: str) -> tuple[Limit, bool]:
+        """Return a limit whose ``at_once`` somebody else sets, and whether it was made now.
+
+        It is not a service's, and so has no breaker.
+        """
+        known = self._limits.get(name)
+        if known is None:
+            self._limits[name] = made = Limit(Gate(name))
+            return made, True
+        return known, False
+
     def named(self, limit: Limit | str) -> Limit:
         """Return a limit itself, or the one of that name. Raises `ValueError` for none."""
         if isinstance(limit, Limit):

@@ -281,6 +281,11 @@ class Policy:
         """Begin nothing beside what runs, or begin again."""
         self._dispatcher.held = held
 
+    def resize(self, gate: Gate, capacity: int, now: float) -> None:
+        """Have another number of turns in flight at a gate; what is in flight goes on."""
+        gate.capacity = capacity
+        self.lanes.wake_room(gate, now)
+
     def not_started(self, worker_id: int) -> None:
         """Take note that a worker could not be started."""
         worker = self.roster.workers.get(worker_id)

@@ -20,6 +20,7 @@ from hmz_mp.core.jobs import Kind, Lane
 from hmz_mp.core.limits import AtOnce, Limit, LimitTable, check_width
 from hmz_mp.core.loop import Driver, current_driver
 from hmz_mp.core.policy import Policy
+from hmz_mp.core.programs import NAME
 from hmz_mp.core.shipment import NO_SETTINGS, Settings
 from hmz_mp.core.statistics import (
     LimitStatistics,
@@ -264,6 +265,17 @@ class Pool(Caller):
         Raises `ValueError` when it exists with other bounds.
         """
         return self._limits.get(name, at_once, per_minute)
+
+    def agent_programs(self) -> Limit:
+        """Return the limit of turns that run a program of their own: as many as memory bears.
+
+        How much that is is measured on those that run. Raises `PoolClosed` outside ``async with``.
+        """
+        coordinator = self._entered()
+        limit, is_new = self._limits.bounded_elsewhere(NAME)
+        if is_new:
+            coordinator.watch.bound_programs(limit.gate)
+        return limit
 
     def widths(self) -> dict[str, int]:
         """Return how many turns the limits with ``at_once="auto"`` allow now, by their names."""

@@ -7,52 +7,38 @@ there seldom; it only looks, and asks the policy or the engine to act.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from hmz_mp.core.cpus import StrPath, folders_up, read_text
+from hmz_mp.core.gates import Gate
 from hmz_mp.core.jobs import Job, Worker, WorkerState
 from hmz_mp.core.loop import Driver, Handle
+from hmz_mp.core.machine import MachineMemory, machine_memory
 from hmz_mp.core.policy import Policy
+from hmz_mp.core.programs import ProgramRoom, programs_of
 from hmz_mp.core.statistics import resident_memory
 from hmz_mp.errors import MemoryExceeded
 
 if TYPE_CHECKING:
     from hmz_mp.engines.local import LocalEngine
 
-__all__ = ["MachineMemory", "Watch", "machine_memory"]
+__all__ = ["Watch"]
 
 _LIMITED = 0.1  # seconds between looks while turns with a memory limit run
 _BUSY = 0.5  # while others do
 _IDLE = 5.0  # while none does
-_SHORT = 0.05  # less available than this part of the memory, and no further turn begins,
-_SHORT_MOST = 1 << 30  # or than this many bytes, whichever is less
+_PROGRAMS = 1.0  # between looks at agents' programs, which cost more the more there are
 _IDLE_LEAST = 256 << 20  # what an idle worker may hold at least
 
 _log = logging.getLogger("hmz_mp")
 
 
-class MachineMemory:
-    """The memory that may be used here in all, and what of it is available, in bytes."""
-
-    __slots__ = ("available", "total")
-
-    def __init__(self, total: int, available: int) -> None:
-        self.total = total
-        self.available = available
-
-    def is_short(self) -> bool:
-        """Whether no more work should begin."""
-        return self.available < min(_SHORT * self.total, _SHORT_MOST)
-
-
 class Watch:
     """Looks after one pool's workers."""
 
-    # The whole state: the timer, when workers were started, and which of those whose turns share
-    # them held more than one of these may at the last look.
+    # The whole state: the timer, when workers were started, which of those whose turns share
+    # them held more than one of these may at the last look, and what bounds agents' programs.
     def __init__(
         self,
         driver: Driver,
@@ -64,6 +50,8 @@ class Watch:
         self.engine: LocalEngine
         self.memory: Callable[[], MachineMemory] = machine_memory
         self.idle_bound = 0  # bytes; 0 until it is known
+        self._programs: ProgramRoom | None = None
+        self._programs_seen = 0.0
         self._driver = driver
         self._policy = policy
         self._start_timeout = start_timeout
@@ -77,6 +65,11 @@ class Watch:
     def started(self, worker: int) -> None:
         """Begin to wait for a worker to be set up."""
         self._started[worker] = monotonic()
+
+    def bound_programs(self, gate: Gate) -> None:
+        """Keep a gate to as many turns as there may be agent programs, from now on."""
+        self._programs = ProgramRoom(gate)
+        gate.capacity = self._programs.room({}, self.memory())
 
     def wake(self, *, limited: bool = False) -> None:
         """Look soon: there is work. ``limited``: a turn with a memory limit begins."""
@@ -102,6 +95,7 @@ class Watch:
         limited = self._look_at_turns()
         if policy.running or policy.queued:
             self._look_at_machine()
+            self._look_at_programs()
         self._look_at_idle()
         self.engine.bound_outputs()
         if limited or policy.running or policy.queued or self._started:
@@ -161,6 +155,22 @@ class Watch:
             _log.warning("memory is available again: waiting turns begin")
         self._policy.hold(short)
 
+    def _look_at_programs(self) -> None:
+        """Have as many turns of agent programs as memory bears."""
+        room, now = self._programs, monotonic()
+        if room is None or now < self._programs_seen + _PROGRAMS:
+            return
+        self._programs_seen = now
+        hosts = [one for one in self._policy.roster.workers.values() if one.kind == "host"]
+        trees: dict[int, int] = {}
+        for host in hosts:
+            trees |= programs_of(self.engine.pid(host.id))
+        memory = self.memory()
+        self._policy.resize(room.gate, room.room(trees, memory), now)
+        words = room.words(memory)
+        if words is not None:
+            _log.warning("%s", words)
+
     def _look_at_idle(self) -> None:
         """Replace idle workers that have grown large."""
         idle = [
@@ -180,47 +190,3 @@ def _running(worker: Worker) -> list[Job]:
     """Return the turns that run in a worker, in the order in which they began."""
     jobs = list(worker.inflight.values())
     return jobs if worker.kind == "host" else jobs[:1]
-
-
-def machine_memory(root: StrPath = "/sys/fs/cgroup", proc: StrPath = "/proc") -> MachineMemory:
-    """Return the memory of this machine, or of this process's cgroup if that has less of it."""
-    root, proc = os.fspath(root), os.fspath(proc)
-    lines = read_text(f"{proc}/meminfo").splitlines()
-    fields = dict(line.split()[:2] for line in lines if len(line.split()) > 1)
-    if "MemAvailable:" in fields:
-        total = int(fields["MemTotal:"]) << 10
-        available = int(fields["MemAvailable:"]) << 10
-    else:
-        import psutil  # a slow import, for where there is no /proc
-
-        found = psutil.virtual_memory()
-        total, available = found.total, found.available
-    for limit, used in _cgroups(root, proc):
-        if limit < total:
-            total = limit
-        available = min(available, max(0, limit - used))
-    return MachineMemory(total, available)
-
-
-def _cgroups(root: str, proc: str) -> list[tuple[int, int]]:
-    """Return limit and use of the memory of this process's cgroups that have a limit."""
-    found = []
-    for line in read_text(f"{proc}/self/cgroup").splitlines():
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if not controllers:
-            top, limit, used, cache = root, "memory.max", "memory.current", "inactive_file"
-        elif "memory" in controllers.split(","):
-            top, limit, used = f"{root}/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
-            cache = "total_inactive_file"
-        else:
-            continue
-        for folder in folders_up(top, path):
-            words = read_text(f"{folder}/{limit}"), read_text(f"{folder}/{used}")
-            if words[0].isdigit() and words[1].isdigit():
-                statistics = dict(
-                    line.split() for line in read_text(f"{folder}/memory.stat").splitlines()
-                )
-                taken = int(words[1]) - int(statistics.get(cache, 0))
-                found.append((int(words[0]), taken))
-    return found

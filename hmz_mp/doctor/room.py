@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hmz_mp.core.cpus import CpuBounds
-    from hmz_mp.core.watch import MachineMemory
+    from hmz_mp.core.machine import MachineMemory
 
 __all__ = ["cpu_reasons", "processes_that_fit"]
-
-_KEPT_FREE = 0.05  # of all memory: with less available, pools begin no further turn
-_KEPT_FREE_MOST = 1 << 30
 
 
 def cpu_reasons(bounds: CpuBounds) -> str:
@@ -31,5 +28,4 @@ def cpu_reasons(bounds: CpuBounds) -> str:
 
 def processes_that_fit(memory: MachineMemory, each: int) -> int:
     """Return how many processes of ``each`` bytes the available memory bears."""
-    kept_free = min(_KEPT_FREE * memory.total, _KEPT_FREE_MOST)
-    return max(0, int((memory.available - kept_free) // each))
+    return max(0, int((memory.available - memory.kept_free) // each))

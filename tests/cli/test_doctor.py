@@ -9,7 +9,7 @@ from rich.console import Console
 
 from hmz_mp.cli.doctor import Examination, print_examination
 from hmz_mp.core.cpus import CpuBounds
-from hmz_mp.core.watch import MachineMemory
+from hmz_mp.core.machine import MachineMemory
 from hmz_mp.doctor.abilities import Ability
 from hmz_mp.doctor.programs import Found, Known
 

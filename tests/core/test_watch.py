@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from hmz_mp.core.jobs import Job, Lane, Timing
+from hmz_mp.core.machine import MachineMemory
 from hmz_mp.core.policy import Policy
-from hmz_mp.core.watch import MachineMemory, Watch
+from hmz_mp.core.watch import Watch
 
 
 class Handle:
@@ -118,11 +119,3 @@ def test_turns_are_held_back_and_let_go(watch: Watch, clock: Clock) -> None:
     watch.memory = lambda: MachineMemory(100, 6)
     clock.fire()
     assert not policy.held
-
-
-@pytest.mark.parametrize(
-    ("total", "available", "short"),
-    [(100, 5, False), (100, 4, True), (1 << 40, 2 << 30, False), (1 << 40, 1 << 29, True)],
-)
-def test_when_memory_is_short(total: int, available: int, short: bool) -> None:
-    assert MachineMemory(total, available).is_short() is short

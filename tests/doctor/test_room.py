@@ -1,5 +1,5 @@
 from hmz_mp.core.cpus import CpuBounds
-from hmz_mp.core.watch import MachineMemory
+from hmz_mp.core.machine import MachineMemory
 from hmz_mp.doctor.room import cpu_reasons, processes_that_fit
 
 GB = 1 << 30

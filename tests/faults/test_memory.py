@@ -8,13 +8,16 @@ import os
 import time
 from pathlib import Path
 
+import anyio
 import psutil
 import pytest
 
 from hmz_mp import Pool
+from hmz_mp.agents import agent_from_spec
 from hmz_mp.core import watch
-from hmz_mp.core.watch import MachineMemory, machine_memory
+from hmz_mp.core.machine import MachineMemory, machine_memory
 from hmz_mp.errors import MemoryExceeded
+from tests.fakes.programs import fake_claude
 from tests.faults.shipped import double, pid, wait_for
 from tests.helpers import await_until, written
 
@@ -149,6 +152,33 @@ async def test_new_turns_wait_while_the_machine_is_short(
             for path in paths:
                 path.touch()
             await asyncio.gather(*turns)
+
+
+async def test_agent_programs_that_memory_does_not_bear_wait(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "_BUSY", 0.02)
+    monkeypatch.setattr(watch, "_PROGRAMS", 0.0)
+    available = 512  # of which all is to stay so
+    agent = agent_from_spec(f"cli=claude,model=opus,program={fake_claude(tmp_path)}")
+    async with Pool(1) as pool:
+        coordinator = pool._coordinator
+        assert coordinator is not None
+        coordinator.watch.memory = lambda: MachineMemory(10 << 30, available * MIB)
+
+        def running() -> int:
+            return pool.statistics().limits["agent programs"].used
+
+        async with anyio.create_task_group() as tasks:
+            with caplog.at_level(logging.WARNING, "hmz_mp"):
+                tasks.start_soon(agent.abatch, ["sleep 0.4"] * 2 + ["sleep 1.0"] * 3)
+                await await_until(lambda: "the memory bears no more agent programs" in caplog.text)
+                assert running() == 1
+                assert await pool.run(abs, -1) == 1  # that needs none
+                available = 4096
+                await await_until(lambda: running() > 2)
+        assert caplog.text.count("bears no more") == 1
+        assert pool.statistics().limits["agent programs"].used == 0
 
 
 def test_the_memory_of_a_machine_and_of_a_cgroup(tmp_path: Path) -> None:
