@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hmz_mp.agents.spec import Spec
     from hmz_mp_worker.backends.claude.settings import Permission
 
-__all__ = ["claude_engine", "codex_engine"]
+__all__ = ["account_of", "claude_engine", "codex_engine", "home_of", "program_at"]
 
 _EFFORT = re.compile(r":([A-Za-z]+)\Z")
 _CLAUDE = (
@@ -36,7 +36,7 @@ def claude_engine(spec: Spec) -> Engine:
     options = pool_options(spec, _CLAUDE)
     given = Settings(spec)
     model, effort = _model_and_effort(spec, given, claude.EFFORTS)
-    home, homes = _home(given)
+    home, homes = home_of(given)
     settings = claude.Settings(
         program=_program(spec, given, "claude", "npm install -g @anthropic-ai/claude-code"),
         model=model,
@@ -58,7 +58,7 @@ def claude_engine(spec: Spec) -> Engine:
         converses=True,
         holds=homes,
         prices=True,
-        account=_account(spec, given, home if homes is None else ""),
+        account=account_of(spec, given, home if homes is None else ""),
         programs=True,
     )
 
@@ -70,7 +70,7 @@ def codex_engine(spec: Spec) -> Engine:
     model, _, effort = spec.model.rpartition(":")
     if not model or effort not in codex.EFFORTS:
         model, effort = spec.model, ""
-    home, holds = _home(given)
+    home, holds = home_of(given)
     settings = codex.Settings(
         program=_program(spec, given, "codex", "npm install -g @openai/codex"),
         model=model,
@@ -85,12 +85,12 @@ def codex_engine(spec: Spec) -> Engine:
         *(codex.arun, (settings,), True, spec.text, options),
         converses=True,
         holds=holds,
-        account=_account(spec, given, home if holds is None else ""),
+        account=account_of(spec, given, home if holds is None else ""),
         programs=True,
     )
 
 
-def _account(spec: Spec, given: Settings, home: str) -> str:
+def account_of(spec: Spec, given: Settings, home: str) -> str:
     """Return what tells apart the accounts that programs use, as far as can be known here.
 
     Nothing without backing off, which is what accounts are told apart for.
@@ -126,15 +126,16 @@ def _model_and_effort(spec: Spec, given: Settings, known: tuple[str, ...]) -> tu
 
 
 def _program(spec: Spec, given: Settings, name: str, how: str) -> str:
-    """Return the program as an absolute path, so that no directory of a turn's changes it."""
     wanted = given.text("program", name)
+    return program_at(spec, wanted, f"install it ({how}), or say where it is with program=PATH")
+
+
+def program_at(spec: Spec, wanted: str, what_to_do: str) -> str:
+    """Return a program as an absolute path, so that no directory of a turn's changes it."""
     found = shutil.which(str(Path(wanted).expanduser().absolute()) if "/" in wanted else wanted)
     if found is None:
         where = "" if "/" in wanted else " on PATH"
-        raise BadInput(
-            f"agent {spec.text!r}: there is no program {wanted!r}{where}: install it ({how}), or "
-            "say where it is with program=PATH"
-        )
+        raise BadInput(f"agent {spec.text!r}: there is no program {wanted!r}{where}: {what_to_do}")
     return str(Path(found).absolute())
 
 
@@ -146,7 +147,7 @@ class _Folder:
         weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
-def _home(given: Settings) -> tuple[str, _Folder | None]:
+def home_of(given: Settings) -> tuple[str, _Folder | None]:
     """Return the HOME of the programs, or a folder for one each, and what keeps that."""
     text = given.text("home")
     if text == "private":

@@ -13,6 +13,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hmz_mp.agents.acp import acp_engine
 from hmz_mp.agents.coding import claude_engine, codex_engine
 from hmz_mp.agents.engine import Engine
 from hmz_mp.agents.options import pool_options
@@ -95,4 +96,5 @@ KINDS: dict[str, Callable[[Spec], Engine]] = {
     "sh": _sh,
     "claude": claude_engine,
     "codex": codex_engine,
+    "acp": acp_engine,
 }

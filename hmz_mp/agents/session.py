@@ -118,6 +118,7 @@ class Session(msgspec.Struct, gc=False, eq=False):
             place=place,
             conversation=talk.id if talk is not None else "",
             begun=talk is not None and talk.has_begun(),
+            known_as=talk.known_as() if talk is not None else "",
             **settings,
         )
         if talk is not None:
@@ -143,6 +144,7 @@ class _Talk:
         self.id = str(uuid.uuid4())
         self._turns: list[AgentTurn] = []
         self._begun = False
+        self._known_as: str | None = None
 
     def add(self, turn: AgentTurn) -> None:
         """Take note of a turn; what has ended is let go."""
@@ -153,7 +155,19 @@ class _Talk:
     def has_begun(self) -> bool:
         """Whether a turn was answered, so that the conversation is there to be gone on with."""
         self._begun = self._begun or any(one.record.state == "ok" for one in self._turns)
+        for one in self._turns:
+            self._known_as = one.record.conversation or self._known_as
         return self._begun
+
+    def known_as(self) -> str | None:
+        """Return what the agent's program calls it: empty if no turn of it was heard of.
+
+        ``None`` if one may be heard of yet.
+        """
+        self.has_begun()
+        if self._known_as is None and all(one.done for one in self._turns):
+            return ""
+        return self._known_as
 
     def running(self) -> AgentTurn | None:
         """Return the turn that runs."""

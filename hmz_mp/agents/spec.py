@@ -56,6 +56,6 @@ def _parse_keys(text: str) -> Spec:
 
 
 def _checked(spec: Spec) -> Spec:
-    if not spec.model:
+    if not spec.model and "command" not in spec.settings:  # acp/'s, whose model is its own affair
         raise BadInput(f"agent {spec.text!r} has no model: what is {spec.backend}/ to run?")
     return spec

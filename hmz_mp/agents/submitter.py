@@ -139,6 +139,7 @@ class Submitter:
         listener: Listener | None = None,
         conversation: str = "",
         begun: bool = False,
+        known_as: str | None = "",
         pursue: bool = False,
     ) -> AgentTurn:
         """Submit one turn to a view of the pool, or to a session of one.
@@ -182,6 +183,7 @@ class Submitter:
                 conversation=conversation,
                 place=place,
                 begun=begun,
+                known_as=known_as,
                 schema=schema,
                 stream=listener is not None,
                 pursue=pursue,

@@ -49,10 +49,10 @@ class Known(NamedTuple):
 PROGRAMS = (
     Known("claude", "claude/", 200 << 20),
     Known("codex", "codex/", 143 << 20),
-    Known("opencode", "acp/opencode"),
-    Known("gemini", "acp/gemini"),
-    Known("qwen", "acp/qwen"),
-    Known("kimi", "acp/kimi"),
+    Known("opencode", "acp/opencode acp", 650 << 20),
+    Known("gemini", "acp/gemini --experimental-acp"),
+    Known("qwen", "acp/qwen --acp", 490 << 20),
+    Known("kimi", "acp/kimi --acp"),
 )
 PACKAGES = (
     Known("agent-client-protocol", "acp/"),

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from hmz_mp import Pool
-from hmz_mp.agents import Agent, agent_from_spec
+from hmz_mp.agents import Agent, Failed, agent_from_spec
 from hmz_mp.core.ambient import Item, TurnRecord, run_variable
 from hmz_mp.errors import Stopped
+from tests.helpers import await_until, is_alive, written
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +62,24 @@ class FakeRun:
 
     def records(self) -> list[TurnRecord]:
         return [record for what, record, _ in self.told if what == "submitted"]
+
+
+async def pids(file: Path) -> list[int]:
+    """Return the pids that an agent's program notes in a file."""
+    await await_until(lambda: written(file))
+    return [int(word) for word in written(file).split()]
+
+
+async def all_gone(started: list[int]) -> None:
+    """Wait for the end of processes."""
+    await await_until(lambda: not any(is_alive(pid) for pid in started))
+
+
+async def failure(turn: Any) -> Failed:
+    """Return what a turn fails with."""
+    with pytest.raises(Failed) as caught:
+        await turn
+    return caught.value
 
 
 @contextmanager

@@ -19,9 +19,9 @@ import pytest
 from hmz_mp import Pool
 from hmz_mp.agents import Agent, Failed, Spent, TurnEvent, Unrecoverable, agent_from_spec
 from hmz_mp_worker.backends.protocol import Did, Opened
-from tests.agents.conftest import running
+from tests.agents.conftest import all_gone, failure, pids, running
 from tests.fakes.programs import fake_claude
-from tests.helpers import await_until, is_alive, written
+from tests.helpers import await_until, is_alive
 
 # What depends on the loop is in `test_conversing`.
 pytestmark = [
@@ -46,15 +46,6 @@ def make(tmp_path: Path) -> Make:
         return agent_from_spec(f"cli=claude,model=opus:high,program={program}{words}")
 
     return make
-
-
-async def pids(file: Path) -> list[int]:
-    await await_until(lambda: written(file))
-    return [int(word) for word in written(file).split()]
-
-
-async def all_gone(started: list[int]) -> None:
-    await await_until(lambda: not any(is_alive(pid) for pid in started))
 
 
 # Turns, batches, sessions ----------------------------------------------------------------------
@@ -89,7 +80,7 @@ async def test_directories_have_programs_of_their_own(
     assert await agent.aturn("cwd", cwd=there) == str(there)
     assert await agent.aturn("cwd", cwd=here) == str(here)
     assert await agent.aturn("cwd") == os.getcwd()
-    missing = await _failure(agent.aturn("cwd", cwd=tmp_path / "missing"))
+    missing = await failure(agent.aturn("cwd", cwd=tmp_path / "missing"))
     assert missing.kind == "died"
     assert "missing is not a directory" in missing.reason
 
@@ -102,7 +93,7 @@ async def test_a_session_goes_on_when_its_worker_was_killed(make: Make, tmp_path
         failures: list[Failed] = []
 
         async def lose() -> None:
-            failures.append(await _failure(session.aturn(f"child {file}")))
+            failures.append(await failure(session.aturn(f"child {file}")))
 
         with running(pool) as run:
             tasks.start_soon(lose)
@@ -169,7 +160,7 @@ async def test_schemas(pool: Pool, make: Make) -> None:
     agent = make()
     assert await agent.aturn('value {"n": 3}', schema=Number) == Number(3)
     assert await agent.aturn('value {"n": "x"} | {} | {"n": 4}', schema=Number) == Number(4)
-    failed = await _failure(agent.aturn('value {"n": "x"}', schema=Number))
+    failed = await failure(agent.aturn('value {"n": "x"}', schema=Number))
     assert failed.kind == "schema"
     assert "does not fit Number" in failed.reason
     assert failed.output == '{"n":"x"}'.replace(":", ": ")
@@ -185,12 +176,6 @@ async def test_a_session_may_ask_for_any_type(pool: Pool, make: Make) -> None:
 
 
 # Failures --------------------------------------------------------------------------------------
-
-
-async def _failure(turn: Any) -> Failed:
-    with pytest.raises(Failed) as caught:
-        await turn
-    return caught.value
 
 
 @pytest.mark.parametrize(
@@ -210,7 +195,7 @@ async def test_failures_say_of_what_sort_they_are(
 ) -> None:
     agent = make(backoff="false")
     with running(pool) as run:
-        failed = await _failure(agent.aturn(prompt))
+        failed = await failure(agent.aturn(prompt))
     assert (failed.kind, failed.returncode) == (kind, returncode)
     assert failed.retry_after == (9.0 if kind == "limited" else None)
     (record,) = run.records()
@@ -225,10 +210,10 @@ async def test_what_was_answered_and_what_was_said_beside_it_are_kept(
     pool: Pool, make: Make
 ) -> None:
     agent = make()
-    denied = await _failure(agent.aturn("deny Edit"))
+    denied = await failure(agent.aturn("deny Edit"))
     assert denied.output == "all done"
     with running(pool) as run:
-        died = await _failure(agent.aturn("exit 3 out of luck"))
+        died = await failure(agent.aturn("exit 3 out of luck"))
     assert died.stderr == "out of luck\n"
     assert run.records()[0].detail == "out of luck\n"
 
@@ -243,7 +228,7 @@ async def test_a_conversation_that_is_too_long_is_never_suppressed(pool: Pool, m
 
 
 async def test_silence(pool: Pool, make: Make) -> None:
-    failed = await _failure(make(stall="0.3").aturn("stall"))
+    failed = await failure(make(stall="0.3").aturn("stall"))
     assert failed.kind == "stalled"
 
 
@@ -264,7 +249,7 @@ async def test_only_what_may_pass_is_tried_again(
 ) -> None:
     agent = make(retries=1, stall=0.3)
     with running(pool) as run:
-        assert (await _failure(agent.aturn(prompt))).kind == kind
+        assert (await failure(agent.aturn(prompt))).kind == kind
     assert [record.attempts for record in run.records()] == [attempts]
 
 
@@ -273,7 +258,7 @@ async def test_a_schema_is_asked_for_again_in_the_conversation_alone(
 ) -> None:
     agent = make(retries=3)
     with running(pool) as run:
-        failed = await _failure(agent.aturn('value {"n": "x"}', schema=Number))
+        failed = await failure(agent.aturn('value {"n": "x"}', schema=Number))
     assert failed.kind == "schema"
     assert [record.attempts for record in run.records()] == [1]
 
@@ -281,7 +266,7 @@ async def test_a_schema_is_asked_for_again_in_the_conversation_alone(
 async def test_usage_of_all_attempts(pool: Pool, make: Make, tmp_path: Path) -> None:
     agent = make(retries=2, backoff="false")
     with running(pool) as run:
-        await _failure(agent.aturn(f"busy {tmp_path / 'asked'} 9"))
+        await failure(agent.aturn(f"busy {tmp_path / 'asked'} 9"))
     (record,) = run.records()
     assert record.attempts == 3
     assert record.input_tokens == 300
@@ -297,7 +282,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="finds processes by /
 
 
 async def test_a_timeout_ends_them_too(pool: Pool, make: Make, tmp_path: Path) -> None:
-    failed = await _failure(make(timeout=1).aturn(f"child {tmp_path / 'pids'}"))
+    failed = await failure(make(timeout=1).aturn(f"child {tmp_path / 'pids'}"))
     assert failed.returncode == 124
     await all_gone(await pids(tmp_path / "pids"))
 
@@ -307,7 +292,7 @@ async def test_stubborn_programs_end_in_bounded_time(
     pool: Pool, make: Make, tmp_path: Path
 ) -> None:
     agent = make(env="FAKE_STUBBORN=1", timeout=1)
-    await _failure(agent.aturn(f"child {tmp_path / 'pids'}"))
+    await failure(agent.aturn(f"child {tmp_path / 'pids'}"))
     await all_gone(await pids(tmp_path / "pids"))
 
 

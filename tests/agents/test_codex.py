@@ -14,9 +14,9 @@ import pytest
 
 from hmz_mp import Pool
 from hmz_mp.agents import Agent, Failed, Spent, Stopped, Unrecoverable, agent_from_spec
-from tests.agents.conftest import running
+from tests.agents.conftest import all_gone, failure, pids, running
 from tests.fakes.programs import fake_codex
-from tests.helpers import await_until, is_alive, written
+from tests.helpers import await_until, is_alive
 
 # What depends on the loop is in `test_conversing`.
 pytestmark = [
@@ -41,21 +41,6 @@ def make(tmp_path: Path) -> Make:
         return agent_from_spec(f"cli=codex,model=gpt-5:high,program={program}{words}")
 
     return make
-
-
-async def pids(file: Path) -> list[int]:
-    await await_until(lambda: written(file))
-    return [int(word) for word in written(file).split()]
-
-
-async def all_gone(started: list[int]) -> None:
-    await await_until(lambda: not any(is_alive(pid) for pid in started))
-
-
-async def _failure(turn: Any) -> Failed:
-    with pytest.raises(Failed) as caught:
-        await turn
-    return caught.value
 
 
 async def test_a_batch_runs_in_one_server(pool: Pool, make: Make) -> None:
@@ -97,7 +82,7 @@ async def test_a_session_goes_on_when_its_worker_was_killed(make: Make, tmp_path
         failures: list[Failed] = []
 
         async def lose() -> None:
-            failures.append(await _failure(session.aturn(f"child {file}")))
+            failures.append(await failure(session.aturn(f"child {file}")))
 
         with running(pool) as run:
             tasks.start_soon(lose)
@@ -115,7 +100,7 @@ async def test_schemas(pool: Pool, make: Make) -> None:
     agent = make()
     assert await agent.aturn('value {"n": 3}', schema=Number) == Number(3)
     assert await agent.aturn('value three | {} | {"n": 4}', schema=Number) == Number(4)
-    assert (await _failure(agent.aturn("value three", schema=Number))).kind == "schema"
+    assert (await failure(agent.aturn("value three", schema=Number))).kind == "schema"
     settings = await agent.new().aturn("settings", schema=dict[str, Any])
     assert settings["turn"]["outputSchema"]["type"] == "object"
 
@@ -133,7 +118,7 @@ async def test_schemas(pool: Pool, make: Make) -> None:
 async def test_failures_say_of_what_sort_they_are(
     pool: Pool, make: Make, prompt: str, kind: str, returncode: int
 ) -> None:
-    failed = await _failure(make(backoff="false").aturn(prompt))
+    failed = await failure(make(backoff="false").aturn(prompt))
     assert (failed.kind, failed.returncode) == (kind, returncode)
 
 

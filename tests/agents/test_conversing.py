@@ -13,9 +13,9 @@ import pytest
 
 from hmz_mp import Pool
 from hmz_mp.agents import Agent, Spent, Stopped, agent_from_spec
-from tests.agents.conftest import running
+from tests.agents.conftest import all_gone, pids, running
 from tests.fakes.programs import fake_claude
-from tests.helpers import await_until, is_alive, written
+from tests.helpers import is_alive
 
 pytestmark = pytest.mark.anyio
 linux = pytest.mark.skipif(sys.platform != "linux", reason="finds processes by /proc")
@@ -33,15 +33,6 @@ def make(tmp_path: Path) -> Make:
         return agent_from_spec(f"cli=claude,model=opus:high,program={program}{words}")
 
     return make
-
-
-async def pids(file: Path) -> list[int]:
-    await await_until(lambda: written(file))
-    return [int(word) for word in written(file).split()]
-
-
-async def all_gone(started: list[int]) -> None:
-    await await_until(lambda: not any(is_alive(pid) for pid in started))
 
 
 async def test_a_turn_and_what_it_cost(pool: Pool, make: Make) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.programs import fake_claude
+from tests.fakes.programs import fake_acp, fake_claude
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ["agents.md", "bench.md", "exec.md", "flows.md", "runs.md", "worktrees.md"]
@@ -40,6 +40,7 @@ def bash(tmp_path: Path) -> list[str]:
         program.write_text(f'#!/bin/sh\nexec {sys.executable} {arguments} "$@"\n')
         program.chmod(0o755)
     fake_claude(programs)
+    fake_acp(programs, "opencode")
     shutil.copytree(
         DOCS / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__")
     )

@@ -6,9 +6,10 @@ coordinator's. It imports and ships ``turn`` or ``aturn``, which take the reques
 values, which cost less to pickle and to load than an object. Standard library and msgspec only.
 
 Agents that are programs of their own are given the whole request: their turns cost far more. They
-have five modules in common: ``protocol`` (what is said of a turn, and when it has succeeded),
+have six modules in common: ``protocol`` (what is said of a turn, and when it has succeeded),
 ``tree`` (a program and all that it started), ``program`` (one that speaks in lines), ``driving``
-(one turn of a conversation) and ``warm`` (programs that wait for the next).
+(one turn of a conversation), ``warm`` (programs that wait for the next) and ``shared`` (programs
+that hold many conversations).
 """
 
 from __future__ import annotations
@@ -30,9 +31,11 @@ class Request(msgspec.Struct, frozen=True):
 
     The rest is for agents that converse. ``conversation`` names the conversation that the turn
     goes on with, ``place`` of its turns from 0; empty, the turn has one of its own. ``begun`` says
-    that an earlier one was answered, so that the conversation has to be there. ``schema`` is
-    the type that the answer has to fit, or ``None``. With ``stream`` the answer is said as it is
-    written. With ``pursue`` the prompt is an objective, to be worked towards until it is reached.
+    that an earlier one was answered, so that the conversation has to be there; ``known_as`` is what
+    the agent's program calls it: empty if no turn of it was heard of, ``None`` if that was not
+    known yet as this one was asked for. ``schema`` is the type that the answer has to fit, or
+    ``None``. With ``stream`` the answer is said as it is written. With ``pursue`` the prompt is an
+    objective, to be worked towards until it is reached.
     """
 
     prompt: str
@@ -43,6 +46,7 @@ class Request(msgspec.Struct, frozen=True):
     conversation: str = ""
     place: int = 0
     begun: bool = False
+    known_as: str | None = ""
     schema: Any = None
     stream: bool = False
     pursue: bool = False

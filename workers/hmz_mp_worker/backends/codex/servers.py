@@ -1,68 +1,33 @@
-"""The app servers of a worker: one for each settings, started once, ended when nobody uses it.
-
-Owns who uses which. Many turns begin at the same time, so a start is waited for by all.
-"""
+"""The app servers of a worker: one for each settings, and which programs have one at all."""
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from hmz_mp_worker.backends.codex.server import AppServer, NoAppServer
 from hmz_mp_worker.backends.program import ProgramFailed
+from hmz_mp_worker.backends.shared import IDLE_SECONDS, Shared
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
 
     from hmz_mp_worker.backends.codex.settings import Settings
 
 __all__ = ["IDLE_SECONDS", "Servers"]
 
-IDLE_SECONDS = 20.0  # a batch's turns follow each other faster than that
-
-
-class _Place:
-    """Where the server of some settings is, once it has started."""
-
-    def __init__(self) -> None:
-        self.lock = asyncio.Lock()
-        self.server: AppServer | None = None
-        self.users = 0
-        self.idle: asyncio.TimerHandle | None = None
-
 
 class Servers:
     """All servers of a worker."""
 
-    # The whole state: the places, which programs have an app server, and what is being closed.
+    # The whole state: the servers, and which programs have an app server.
     def __init__(self, idle_seconds: float = IDLE_SECONDS) -> None:
-        self._idle_seconds = idle_seconds
-        self._places: dict[Any, _Place] = {}
+        self._servers: Shared[AppServer] = Shared(idle_seconds)
         self._has_server: dict[str, bool] = {}
-        self._closing: set[asyncio.Task[None]] = set()
 
-    @asynccontextmanager
-    async def use(self, settings: Settings) -> AsyncIterator[AppServer]:
+    def use(self, settings: Settings) -> AbstractAsyncContextManager[AppServer]:
         """Have a server for a while. Raises `ProgramFailed` when none can be started."""
-        place = self._places.setdefault(settings.server, _Place())
-        place.users += 1
-        if place.idle is not None:
-            place.idle.cancel()
-            place.idle = None
-        try:
-            async with place.lock:
-                if place.server is None or not place.server.alive:
-                    if place.server is not None:
-                        await place.server.end()
-                    place.server = await AppServer.start(settings)
-                server = place.server
-            yield server
-        finally:
-            place.users -= 1
-            if not place.users:
-                loop = asyncio.get_running_loop()
-                place.idle = loop.call_later(self._idle_seconds, self._drop, settings.server)
+        return self._servers.use(settings.server, partial(AppServer.start, settings))
 
     async def can_serve(self, settings: Settings) -> bool:
         """Tell whether the program has an app server; whatever else is wrong, the turn will say."""
@@ -78,10 +43,3 @@ class Servers:
             return True
         self._has_server[settings.program] = found
         return found
-
-    def _drop(self, key: Any) -> None:
-        place = self._places.pop(key)
-        if place.server is not None:
-            closing = asyncio.get_running_loop().create_task(place.server.close())
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)

@@ -1,0 +1,316 @@
+"""One conversation with an agent program: a session of it, which another one may go on with.
+
+Owns the session and the turn that runs in it. What is said of a turn is the `TurnReader`'s to
+understand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hmz_mp_worker import state
+from hmz_mp_worker.backends.acp import files
+from hmz_mp_worker.backends.acp.agent import (
+    AcpAgent,
+    Declined,
+    Ended,
+    LoginFailed,
+    Refused,
+    check_directory,
+)
+from hmz_mp_worker.backends.acp.choices import choices_of, described
+from hmz_mp_worker.backends.acp.permissions import CANCELLED, Rules, chosen
+from hmz_mp_worker.backends.acp.reading import TurnReader, failure_of
+from hmz_mp_worker.backends.acp.settings import Settings, modes_of
+from hmz_mp_worker.backends.program import ProgramFailed
+from hmz_mp_worker.backends.protocol import Event, Failed, Opened, Result, encodable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from hmz_mp_worker.backends.protocol import Ask
+    from hmz_mp_worker.backends.shared import Shared
+
+__all__ = ["AcpConversation"]
+
+_ABANDON_SECONDS = 2.0  # that a program has to let go of a turn before it is ended itself
+_DENIED = -32003
+_DRAIN = "craft/drainMidTurnQueue"  # Qwen Code's: what was said to it in the middle of a turn
+
+
+class AcpConversation(state.Resource):
+    """A conversation; it hears what is said of its session.
+
+    Its whole state: whether it is kept, and whether its session, if it is known, has to be there
+    or was lost; the program that has it open, and whether that is held for it; its model, and what
+    it has cost; the turn that is read, its events, whether it has begun and whether it is being
+    let go of; and what is to be said to it.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        cwd: str,
+        agents: Shared[AcpAgent],
+        *,
+        kept: bool = False,
+        known_as: str | None = "",
+        known: bool = False,
+    ) -> None:
+        self._settings = settings
+        self._cwd = cwd
+        self._agents = agents
+        self._key = (settings.program, id(self) if settings.fresh else 0)
+        self._rules = Rules(settings, cwd)
+        self._kept = kept
+        self._session = known_as or ""
+        self._known = known or known_as is None
+        self._agent: AcpAgent | None = None
+        self._holds = False
+        self._model = settings.model or Path(settings.command[0]).name
+        self._cost: float | None = None
+        self._reader: TurnReader | None = None
+        self._events: asyncio.Queue[list[Event] | None] = asyncio.Queue()
+        self._begun = False
+        self._leaving = False
+        self._said: list[str] = []
+
+    async def turn(self, ask: Ask) -> AsyncGenerator[Event, None]:
+        """Take one turn; see `protocol.Conversation`."""
+        start = partial(AcpAgent.start, self._settings)
+        for tries_left in (1, 0):
+            self._begun = False
+            try:
+                async with self._agents.use(self._key, start) as agent:
+                    async for event in self._turn_on(agent, ask):
+                        yield event
+                return
+            except LoginFailed as error:
+                yield Failed("unauthorised", str(error))
+                return
+            except ProgramFailed as error:
+                yield Failed("died", str(error))
+                return
+            except Ended as error:
+                if self._begun or not tries_left:
+                    yield Failed("died", str(error), status=agent.status, detail=agent.tail)
+                    return
+            # Another turn has taken the program with it before this one had begun.
+
+    async def _turn_on(self, agent: AcpAgent, ask: Ask) -> AsyncGenerator[Event, None]:
+        try:
+            async with asyncio.timeout(self._settings.stall):
+                await self._open(agent, ask)
+            yield Opened(self._session)
+            text = _words(ask)
+            while True:
+                end: Event | None = None
+                async for event in self._prompt(agent, text, ask):
+                    end = event
+                    if not isinstance(event, Result) or not self._said:
+                        yield event
+                if not isinstance(end, Result) or not self._said:
+                    return
+                text = "\n\n".join(self._taken())
+        except Refused as error:
+            yield failure_of(error.code, error.message, error.data, agent.ways_in)
+        except TimeoutError:  # it does not even open a session
+            await agent.end()
+            yield self._stalled(agent)
+        finally:
+            self._said.clear()
+
+    def _stalled(self, agent: AcpAgent) -> Failed:
+        reason = f"nothing was heard of the program for {self._settings.stall:g} s"
+        return Failed("stalled", reason, detail=agent.tail)
+
+    # The session.
+
+    async def _open(self, agent: AcpAgent, ask: Ask) -> None:
+        """Have the session open in this program. Raises `Refused`, `Ended` and `ProgramFailed`."""
+        if self._agent is agent and self._session:
+            return
+        check_directory(self._cwd)
+        if ask.again and not self._kept:
+            raise ProgramFailed("the program ended before it could be asked again")
+        self._let_go()
+        place = {"cwd": self._cwd, "mcpServers": []}
+        opened = await self._reopened(agent, place) if self._kept else None
+        anew = opened is None
+        if opened is None:
+            opened = await agent.request("session/new", place)
+            session = opened.get("sessionId")
+            if not isinstance(session, str) or not session:
+                raise Refused(0, "it began a session without an id")
+            self._session = session
+        self._cost = 0.0 if anew else None
+        self._agent = agent
+        goes_with_it = not agent.reopens if self._kept else self._settings.fresh
+        if goes_with_it:  # so the program has to stay
+            await self._agents.acquire(self._key, partial(AcpAgent.start, self._settings))
+            self._holds = True
+        await self._set_up(agent, opened, anew=anew)
+
+    async def _reopened(self, agent: AcpAgent, place: dict[str, Any]) -> dict[str, Any] | None:
+        """Have the session opened again; ``None`` if there is none yet."""
+        session, self._session = self._session, ""
+        must, self._known = self._known, False  # whatever fails, the next turn begins anew
+        if session and agent.reopens:
+            try:
+                opened = await agent.request(agent.reopens, {"sessionId": session, **place})
+            except Refused as error:
+                if must:
+                    raise ProgramFailed(
+                        f"its conversation, {session}, is no longer there: {error.message}"
+                    ) from error
+                return None
+            self._session, self._known = session, must
+            return opened
+        if must:
+            which = "its program cannot go on with one" if session else "nobody knows its name"
+            raise ProgramFailed(f"its conversation was lost: {which}")
+        return None
+
+    async def _set_up(self, agent: AcpAgent, opened: dict[str, Any], *, anew: bool) -> None:
+        """Set the session to what the agent's settings say, as it may have been already."""
+        settings, offered = self._settings, choices_of(opened)
+        mode = offered.get("mode")
+        modes = [one for one in modes_of(settings) if mode is not None and one in mode.values]
+        wanted = {"model": settings.model, "mode": settings.mode or (modes or [""])[0]}
+        for category, value in (*wanted.items(), ("thought_level", settings.effort)):
+            choice = offered.get(category)
+            if choice is not None and not settings.model and category == "model":
+                self._model = choice.current or self._model
+            if not value or (choice is not None and choice.current == value):
+                continue
+            what = category.replace("_", " ")
+            if choice is None and not anew and not offered:
+                continue  # it does not say again what there is
+            if choice is None:
+                raise Refused(0, f"the program has no {what} to be set")
+            try:
+                answer = await agent.request(*choice.request(self._session, value))
+            except Refused as error:
+                there = described(choice.values)
+                said = f"the program has no {what} {value!r}: {error.message}; it has {there}"
+                raise Refused(error.code, said, error.data) from None
+            offered |= choices_of(answer)  # another model thinks otherwise
+
+    # The turn.
+
+    async def _prompt(self, agent: AcpAgent, text: str, ask: Ask) -> AsyncGenerator[Event, None]:
+        reader = self._reader = TurnReader(self._model, self._rules, self._cost, whole=ask.stream)
+        self._events = asyncio.Queue()
+        agent.listen(self._session, self)
+        prompt = [{"type": "text", "text": encodable(text)}]
+        params = {"sessionId": self._session, "prompt": prompt}
+        answering = asyncio.ensure_future(agent.request("session/prompt", params))
+        self._begun = True
+        answering.add_done_callback(partial(_note_end, self._events))
+        try:
+            while True:
+                async with asyncio.timeout(self._settings.stall):
+                    events = await self._events.get()
+                if events is None:
+                    break
+                for event in events:
+                    yield event
+            for event in reader.end(answering.result()):
+                self._known = self._known or (self._kept and isinstance(event, Result))
+                yield event
+        except TimeoutError:
+            await self._abandon(agent, answering)
+            yield self._stalled(agent)
+        finally:
+            if not answering.done():
+                await self._abandon(agent, answering)
+            self._reader = None
+            self._cost = reader.cost
+            agent.listen(self._session, None)
+
+    def update(self, update: dict[str, Any]) -> None:
+        """Take a piece of news of the session."""
+        if self._reader is not None:
+            self._events.put_nowait(self._reader.take(update))
+
+    def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
+        """Answer a question of the program's. Raises `Declined`."""
+        reader = self._reader
+        if method == "session/request_permission":
+            if reader is None or self._leaving:
+                return CANCELLED
+            call = params.get("toolCall")
+            permitted, events = reader.question(call if isinstance(call, dict) else {})
+            self._events.put_nowait(events)
+            return chosen(params.get("options"), permitted=permitted)
+        if method in ("fs/read_text_file", "fs/write_text_file") and reader is not None:
+            return self._file(reader, method, params)
+        if method == _DRAIN:
+            return {"messages": self._taken(), "hasQueuedPrompt": False}
+        return None
+
+    def _file(self, reader: TurnReader, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        self._events.put_nowait([])  # a sign of life
+        kind = "read" if method == "fs/read_text_file" else "edit"
+        path = str(params.get("path"))
+        if not self._rules.permit(kind, (path,)):
+            reader.deny(f"{kind} {path}")
+            raise Declined(_DENIED, f"the agent is not permitted to {kind} {path}")
+        if kind == "read":
+            return files.read(self._cwd, params)
+        return files.write(self._cwd, params)
+
+    def interject(self, text: str) -> None:
+        """Say something before the turn's next step if the program asks; else after the turn."""
+        self._said.append(text)
+
+    def _taken(self) -> list[str]:
+        said, self._said = self._said, []
+        return [encodable(text) for text in said if text.strip()]
+
+    # Its end.
+
+    async def _abandon(self, agent: AcpAgent, answering: asyncio.Future[Any]) -> None:
+        """End a turn; the whole program, if that does not help, or if nobody else needs it."""
+        self._leaving = True
+        try:
+            await agent.cancel(self._session)
+            await asyncio.wait([answering], timeout=_ABANDON_SECONDS)
+        finally:
+            self._leaving = False
+            is_alone = self._agents.users(self._key) == 1 and bool(agent.reopens)
+            if not answering.done() or is_alone:
+                # What it started and does not know of any more ends with it.
+                await agent.end()
+            await asyncio.wait([answering])
+            if not answering.cancelled():
+                answering.exception()  # nobody wants to know
+
+    async def close(self) -> None:
+        """Let go of the session."""
+        agent, self._agent = self._agent, None
+        if agent is not None and self._session and not self._kept:
+            await agent.forget(self._session)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._holds:
+            self._holds = False
+            self._agents.release(self._key, at_once=self._settings.fresh)
+
+
+def _note_end(events: asyncio.Queue[list[Event] | None], _: asyncio.Future[Any]) -> None:
+    events.put_nowait(None)
+
+
+def _words(ask: Ask) -> str:
+    """Return what the agent is asked; the protocol has no schemas."""
+    if not ask.schema or ask.again:
+        return ask.prompt
+    return (
+        f"{ask.prompt}\n\nAnswer with JSON that fits this JSON schema, and with nothing else:\n"
+        f"{ask.schema}"
+    )
