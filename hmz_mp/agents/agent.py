@@ -132,8 +132,8 @@ class Agent:
     ) -> Any:
         """Work towards an objective until it is reached.
 
-        ``claude/`` does so by its goal command. For ``tool/`` and ``sh/`` that is one turn, with
-        the objective as its prompt.
+        ``claude/`` does so by its goal command. For ``tool/``, ``sh/``, ``openai/`` and
+        ``anthropic/`` that is one turn, with the objective as its prompt.
         """
         return await portal.on_a_pool(self._aturn, objective, suppress, schema, None, True)
 

@@ -26,9 +26,9 @@ class Engine(NamedTuple):
 
     ``prices`` says that its turns say what they cost.
 
-    ``converses`` says that it is an agent that keeps conversations, can be told something in the
-    middle of a turn, and knows of schemas: then it is given the `Request` itself. ``holds`` is
-    what has to live as long as the agent.
+    ``converses`` says that it is an agent that keeps conversations and knows of schemas: then it
+    is given the `Request` itself. Such an agent can be told something in the middle of a turn,
+    unless ``interjects`` is false. ``holds`` is what has to live as long as the agent.
     """
 
     call: Callable[..., Any]
@@ -37,6 +37,7 @@ class Engine(NamedTuple):
     command: str | Sequence[str]
     options: dict[str, Any]
     converses: bool = False
+    interjects: bool = True
     holds: object = None
     prices: bool = False
     account: str = ""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hmz_mp.agents.acp import acp_engine
+from hmz_mp.agents.chat import chat_engine
 from hmz_mp.agents.coding import claude_engine, codex_engine
 from hmz_mp.agents.engine import Engine
 from hmz_mp.agents.options import pool_options
@@ -97,4 +98,6 @@ KINDS: dict[str, Callable[[Spec], Engine]] = {
     "claude": claude_engine,
     "codex": codex_engine,
     "acp": acp_engine,
+    "openai": chat_engine,
+    "anthropic": chat_engine,
 }

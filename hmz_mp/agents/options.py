@@ -71,6 +71,16 @@ class Settings:
         text = self._given.get(key)
         return default if text is None else _number(self._spec, key, text, float, zero=False)
 
+    def whole(self, key: str, default: int) -> int:
+        """Return a whole number, more than 0."""
+        text = self._given.get(key)
+        return default if text is None else int(_number(self._spec, key, text, int, zero=False))
+
+    def number(self, key: str, default: float | None) -> float | None:
+        """Return a number, 0 or more."""
+        text = self._given.get(key)
+        return default if text is None else _number(self._spec, key, text, float, zero=True)
+
     def flag(self, key: str) -> bool:
         """Return whether a setting is on."""
         return self.one_of(key, ("false", "true"), "false") == "true"

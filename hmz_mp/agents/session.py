@@ -85,10 +85,11 @@ class Session(msgspec.Struct, gc=False, eq=False):
     def interject(self, text: str) -> None:
         """Say something to the turn that is running; its agent hears it before it goes on.
 
-        May be called from any thread. Raises `RuntimeError` when no turn runs, and for ``tool/``
-        and ``sh/``: a Python function or a command cannot be spoken to.
+        May be called from any thread. Raises `RuntimeError` when no turn runs, for ``tool/`` and
+        ``sh/``, as a Python function or a command cannot be spoken to, and for ``openai/`` and
+        ``anthropic/``, as a request that was sent cannot be added to.
         """
-        if not self._submitter.converses:
+        if not self._submitter.interjects:
             raise RuntimeError(
                 f"{self._submitter.spec} cannot be told {text!r} in the middle of a turn"
             )

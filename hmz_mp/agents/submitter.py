@@ -81,6 +81,11 @@ class Submitter:
         return self._engine.converses
 
     @property
+    def interjects(self) -> bool:
+        """Whether its agent can be told something in the middle of a turn."""
+        return self._engine.converses and self._engine.interjects
+
+    @property
     def in_flight(self) -> int:
         """How many turns were submitted and have not ended."""
         return len(self._live)

@@ -38,7 +38,7 @@ def test_a_command_waits_and_is_split_as_a_shell_would() -> None:
     assert made.command == ["cat", "-n", "a b", "{path}"]
 
 
-@pytest.mark.parametrize("backend", ["openai", "anthropic", "nonsense"])
+@pytest.mark.parametrize("backend", ["nonsense", "claud"])
 def test_a_kind_that_is_not_there(backend: str) -> None:
     said = wrong(f"{backend}/model")
     assert f"this version has no {backend}/; it has tool/, sh/" in said
