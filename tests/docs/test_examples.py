@@ -7,17 +7,42 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.fakes.programs import fake_acp, fake_claude
+from tests.model_servers.openai import OpenAI
+from tests.model_servers.serving import serving
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ["agents.md", "bench.md", "exec.md", "flows.md", "runs.md", "worktrees.md"]
+PAGES = ["agents.md", "bench.md", "chat.md", "exec.md", "flows.md", "runs.md", "worktrees.md"]
 
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MARK = "---- status"
+
+USAGE = {"input": 100, "output": 7}
+CHAT = {
+    "rules": [
+        {
+            "match": r'path="shop/cart.py"',
+            "steps": [{"text": "Adds up what somebody is about to buy, less a discount."}],
+        },
+        {
+            "match": r'path="shop/price.py"',
+            "steps": [{"text": "Holds prices in cents, and reads them from text."}],
+        },
+        {
+            "match": "way to sort",
+            "steps": [{"text": "Merge sort: sort both halves, then merge them.", "usage": USAGE}],
+        },
+        {
+            "match": "stable",
+            "steps": [{"text": '{"name": "merge sort", "stable": true}', "usage": USAGE}],
+        },
+    ]
+}
 
 
 def commands(page: str) -> list[tuple[str, str]]:
@@ -30,8 +55,15 @@ def commands(page: str) -> list[tuple[str, str]]:
     return found
 
 
+@pytest.fixture(scope="module")
+def chat() -> Iterator[list[str]]:
+    """Run a service in the place of OpenAI; gives the variables that lead there."""
+    with serving(OpenAI, CHAT) as server:
+        yield [f"OPENAI_BASE_URL={server.url}/v1", "OPENAI_API_KEY=none"]
+
+
 @pytest.fixture
-def bash(tmp_path: Path) -> list[str]:
+def bash(tmp_path: Path, chat: list[str]) -> list[str]:
     """Start a shell in a copy of the examples, where ``hmz-mp`` is ours."""
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -44,7 +76,8 @@ def bash(tmp_path: Path) -> list[str]:
     shutil.copytree(
         DOCS / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__")
     )
-    return ["env", f"PATH={programs}:/usr/bin:/bin", f"HOME={tmp_path}", "bash", "--norc"]
+    variables = [f"PATH={programs}:/usr/bin:/bin", f"HOME={tmp_path}", *chat]
+    return ["env", *variables, "bash", "--norc"]
 
 
 @pytest.mark.parametrize("page", PAGES)
