@@ -16,6 +16,7 @@ import msgspec
 from hmz_mp.agents.failures import Failed, Unrecoverable, detail_of, failed_by, kind_of, type_of
 from hmz_mp.agents.schema import NotOfSchema
 from hmz_mp.agents.usage import Usages
+from hmz_mp.agents.verdicts import judged
 from hmz_mp.core.turns import PutBack, Said, Shipped
 from hmz_mp.errors import PoolClosed, Stopped
 from hmz_mp_worker.backends.protocol import AGENT, Opened, Spent, read_agent_event
@@ -233,7 +234,7 @@ class AgentTurn:
         except NotOfSchema as error:
             self._end("failed", error)
         else:
-            self._end("ok", None)
+            self._end(judged(self.record, self.answer), None)
 
     def _end(
         self, state: Literal["ok", "failed", "cancelled", "not_run"], error: BaseException | None

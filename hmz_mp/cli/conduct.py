@@ -303,7 +303,7 @@ class Conductor:
             return FLOW_RAISED, "flow raised"
         if self.reader_left:
             return READER_GONE, "reader gone"
-        if tally.ok == tally.total:
+        if tally.ok == tally.total and not tally.to_review:
             return OK, "ok"
         spent = tally.not_run and self._run.overrun is not None
         return SOME_FAILED, "budget spent" if spent else "failed"

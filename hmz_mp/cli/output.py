@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from msgspec import to_builtins
 
+from hmz_mp.agents.verdicts import NEEDS_REVIEW, needs_review
 from hmz_mp.runs.costs import read_usage
 from hmz_mp.terminal import printable
 
@@ -135,7 +136,9 @@ def _line(values: Mapping[str, object]) -> str:
 
 def row(record: TurnRecord) -> dict[str, object]:
     """Return what ``--json`` says about one turn."""
-    status = record.state if record.state in ("ok", "not_run") else "failed"
+    status: str = record.state if record.state in ("ok", "not_run") else "failed"
+    if needs_review(record):
+        status = NEEDS_REVIEW
     return {
         "item_id": record.item_id,
         "status": status,
@@ -152,7 +155,7 @@ def reviewed(values: dict[str, object], problem: str | None) -> dict[str, object
     """Return what it says then, if there was a ``problem`` with applying the turn's patch."""
     if problem is None or values["status"] != "ok":
         return values
-    return values | {"status": "needs_review", "error": problem}
+    return values | {"status": NEEDS_REVIEW, "error": problem}
 
 
 @contextmanager

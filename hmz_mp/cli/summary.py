@@ -47,6 +47,8 @@ def summary(tally: Tally, ending: Ending, *, quiet: bool = False) -> list[str]:
     lines += [f"warning: {printable(line)}" for line in ending.warnings]
     if tally.failures:
         lines += _failures(tally, ending)
+    if tally.reviews:
+        lines += _to_review(tally, ending)
     if tally.not_run:
         reason = f": {printable(ending.halted)}" if ending.halted else ""
         lines.append(
@@ -79,6 +81,16 @@ def _totals(tally: Tally, ending: Ending) -> list[str]:
         lines.append(f"models: {used(models)}")
         lines += [f"  {model_used(one)}" for one in models if len(models) > 1]
     lines.append(f"written down as run {ending.run_id}: hmz-mp show {ending.run_id}")
+    return lines
+
+
+def _to_review(tally: Tally, ending: Ending) -> list[str]:
+    lines = ["to be reviewed:"]
+    for one in tally.reviews:
+        lines.append(f"  {printable(one.item_id)}: {shorten(one.reason, _REASON_WIDTH)}")
+    if tally.to_review > len(tally.reviews):
+        rest = tally.to_review - len(tally.reviews)
+        lines.append(f"  and {rest:,} more: hmz-mp show {ending.run_id}")
     return lines
 
 

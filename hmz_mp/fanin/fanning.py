@@ -18,13 +18,15 @@ from hmz_mp.fanin.finding import CAP, Finding, finding_of
 from hmz_mp.fanin.identity import identified
 from hmz_mp.fanin.report import Outcome, Report
 from hmz_mp.fanin.retrying import checked
-from hmz_mp.fanin.work import called_for, evidence_of
+from hmz_mp.fanin.usage import counting, watching
+from hmz_mp.fanin.work import agent_of, called_for, evidence_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Iterable
 
     from hmz_mp.fanin.identity import Key
     from hmz_mp.fanin.retrying import OnFailure, Retry
+    from hmz_mp.fanin.usage import Used
     from hmz_mp.fanin.work import Work
 
 __all__ = ["fan_out"]
@@ -88,32 +90,34 @@ class _Fan:
         self._outcomes: dict[str, Outcome] = {}
 
     async def run(self) -> Report:
-        async with anyio.create_task_group() as group:
-            for item_id in self._items:
-                if self._places is not None:
-                    await self._places.acquire()
-                group.start_soon(self._see_to, item_id)
+        with watching(agent_of(self._work)):
+            async with anyio.create_task_group() as group:
+                for item_id in self._items:
+                    if self._places is not None:
+                        await self._places.acquire()
+                    group.start_soon(self._see_to, item_id)
         return Report([self._outcomes.get(one) or _vanished(one) for one in self._items])
 
     async def _see_to(self, item_id: str) -> None:
         """Ask about an item until it is answered or has failed for good. It has a place."""
         tries, seconds = 0, 0.0
-        while True:
-            tries += 1
-            try:
-                outcome = await self._once(item_id, tries, seconds)
-            finally:
+        with counting() as used:
+            while True:
+                tries += 1
+                try:
+                    outcome = await self._once(item_id, tries, seconds, used)
+                finally:
+                    if self._places is not None:
+                        self._places.release()
+                self._outcomes[item_id] = outcome
+                if tries > self._retry.times or not _is_to_be_tried(outcome):
+                    return
+                seconds = outcome.seconds
+                await anyio.sleep(self._retry.pause(tries))
                 if self._places is not None:
-                    self._places.release()
-            self._outcomes[item_id] = outcome
-            if tries > self._retry.times or not _is_to_be_tried(outcome):
-                return
-            seconds = outcome.seconds
-            await anyio.sleep(self._retry.pause(tries))
-            if self._places is not None:
-                await self._places.acquire()
+                    await self._places.acquire()
 
-    async def _once(self, item_id: str, tries: int, seconds: float) -> Outcome:
+    async def _once(self, item_id: str, tries: int, seconds: float, used: Used) -> Outcome:
         began = time.monotonic()
         value: Any = None
         cause: BaseException | None = None
@@ -124,7 +128,7 @@ class _Fan:
         except Exception as error:
             cause = error
             finding = _failed(item_id, error, self._cap)
-        return Outcome(finding, value, cause, seconds + time.monotonic() - began, tries)
+        return Outcome(finding, value, cause, seconds + time.monotonic() - began, tries, used)
 
 
 def _is_to_be_tried(outcome: Outcome) -> bool:

@@ -14,7 +14,16 @@ import msgspec
 
 from hmz_mp.dispatch.rendering import NotJson, cut, text_of
 
-__all__ = ["CAP", "BadFinding", "Confidence", "Failure", "Finding", "Status", "finding_of"]
+__all__ = [
+    "CAP",
+    "BadFinding",
+    "Confidence",
+    "Failure",
+    "Finding",
+    "Status",
+    "finding_of",
+    "is_about",
+]
 
 Status = Literal["ok", "failed", "needs_review"]
 Confidence = Literal["high", "low"]
@@ -37,6 +46,12 @@ class Finding(msgspec.Struct):
     finding: str
     evidence_ref: str
     confidence: Confidence
+
+    def turn_verdict(self, item_id: str) -> tuple[Status, str]:
+        """Return how the turn of a run has ended that was asked about an item, and why."""
+        if not is_about(self, item_id):
+            return "failed", f"the finding is about {self.item_id!r}"
+        return self.status, self.finding
 
 
 class Failure(Finding):
@@ -94,8 +109,8 @@ def _words(value: Any) -> str:
 
 
 def _check(finding: Finding, item_id: str) -> None:
-    about = finding.item_id
-    if not (about == item_id or _same_path(about, item_id)):
+    if not is_about(finding, item_id):
+        about = finding.item_id
         raise BadFinding(f"the finding is about {about!r}, and {item_id!r} was asked about")
     if finding.status not in STATUSES:
         raise BadFinding(f"its status is {finding.status!r}, none of {', '.join(STATUSES)}")
@@ -106,8 +121,11 @@ def _check(finding: Finding, item_id: str) -> None:
             raise BadFinding(f"its {name} is a {type(getattr(finding, name)).__name__}, no text")
 
 
-def _same_path(one: object, other: str) -> bool:
-    """Whether two ids name one file, as models like to write ``./a.py`` for ``a.py``."""
-    if not isinstance(one, str) or not one.strip():
+def is_about(finding: Finding, item_id: str) -> bool:
+    """Whether a finding is about an item; models like to write ``./a.py`` for ``a.py``."""
+    about: object = finding.item_id  # nobody checks a Struct's fields when it is made
+    if about == item_id:
+        return True
+    if not isinstance(about, str) or not about.strip():
         return False
-    return os.path.normpath(one.strip()) == os.path.normpath(other)
+    return os.path.normpath(about.strip()) == os.path.normpath(item_id)

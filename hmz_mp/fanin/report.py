@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from hmz_mp.fanin.finding import STATUSES, Failure, Finding
 from hmz_mp.fanin.outliers import THRESHOLD, outlying
+from hmz_mp.fanin.usage import Used
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -38,9 +39,22 @@ class Outcome:
     cause: BaseException | None = None
     seconds: float = 0.0
     tries: int = 1
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost_usd: float = 0.0
+    used: Used = field(default_factory=Used)
+
+    @property
+    def input_tokens(self) -> int:
+        """Tokens that models read for it."""
+        return self.used.input_tokens
+
+    @property
+    def output_tokens(self) -> int:
+        """Tokens that models wrote for it."""
+        return self.used.output_tokens
+
+    @property
+    def cost_usd(self) -> float:
+        """US dollars that it has cost, as far as anybody says."""
+        return self.used.cost_usd
 
 
 class Report:
@@ -170,9 +184,10 @@ class Report:
     def numbers(self, metric: Metric) -> dict[str, float]:
         """Return a number of each item of this view that was answered and has it.
 
-        ``metric`` is a field of the answer (or of a subclass of `Finding`), ``seconds``,
-        ``tries``, ``input_tokens``, ``output_tokens`` or ``cost_usd``, or a function of the
-        finding, which may return ``None``. Raises `KeyError` if no item has a field of that name.
+        ``metric`` is a field of the answer (``size``, ``largest.lines``), or of a subclass of
+        `Finding`, or ``seconds``, ``tries``, ``input_tokens``, ``output_tokens`` or ``cost_usd``,
+        or a function of the finding, which may return ``None``. Raises `KeyError` if no item has
+        a field of that name.
         """
         found: dict[str, float] = {}
         for one in self.findings:
@@ -189,9 +204,12 @@ class Report:
 
     def _field(self, finding: Finding, name: str) -> object:
         outcome = self._outcomes[finding.item_id]
-        if (found := _fields(finding).get(name)) is not None:
-            return found
-        if (found := _fields(outcome.value).get(name)) is not None:
+        if (own := _fields(finding).get(name)) is not None:
+            return own
+        found: object = outcome.value
+        for part in name.split("."):
+            found = _fields(found).get(part)
+        if found is not None:
             return found
         return getattr(outcome, name) if name in OF_THE_WORK else None
 
@@ -212,7 +230,11 @@ class Report:
         ``metric`` is what `numbers` takes. Far is more than ``threshold`` times the usual
         distance to the median (`hmz_mp.fanin.outliers`); where all are the same none is.
         """
-        return [self[item] for item in outlying(self.numbers(metric), threshold)]
+        return [self[item] for item in self.scores(metric, threshold=threshold)]
+
+    def scores(self, metric: Metric, *, threshold: float = THRESHOLD) -> dict[str, float]:
+        """Return how many times the usual distance the outliers are away, the farthest first."""
+        return outlying(self.numbers(metric), threshold)
 
     # Forms.
 

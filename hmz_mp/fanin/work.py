@@ -24,9 +24,10 @@ from hmz_mp.dispatch.rendering import text_of
 from hmz_mp.fanin.finding import Finding
 from hmz_mp.tools import Tool
 
-__all__ = ["Ask", "Work", "ask", "called_for"]
+__all__ = ["Ask", "Work", "agent_of", "ask", "called_for", "evidence_of", "prompt_for", "shown_by"]
 
 Call = Callable[[Any, str], Awaitable[Any]]
+Template = str | Callable[[Any], str]
 _THREADS = 40  # at once where nothing else bounds them, as anyio has it
 _PLACE = re.compile(r"\{(\w+)\}")
 
@@ -35,7 +36,7 @@ class Ask(msgspec.Struct, frozen=True):
     """An agent with a prompt for each item. Made by `ask`."""
 
     agent: Agent
-    template: str
+    template: Template
     schema: Any = Finding
     cwd: Any = None
 
@@ -43,12 +44,13 @@ class Ask(msgspec.Struct, frozen=True):
 Work = Callable[[Any], Any] | Tool[..., Any] | Agent | Ask
 
 
-def ask(agent: Agent, template: str, *, schema: Any = Finding, cwd: Any = None) -> Ask:
+def ask(agent: Agent, template: Template, *, schema: Any = Finding, cwd: Any = None) -> Ask:
     """Return work for `fan_out`: one turn of an agent for each item.
 
     In the template ``{item_id}``, ``{path}``, ``{item}`` and, for items that are dicts or
     Structs, the names of their fields are replaced; other braces stay. An item that none of them
-    names is put below the template. ``schema`` is the type of the answer, by default a `Finding`;
+    names is put below the template. It may be a function that returns the prompt of an item.
+    ``schema`` is the type of the answer, by default a `Finding`;
     ``None`` takes the text. ``cwd`` is as for ``agent.aturn``.
     """
     return Ask(agent, template, schema, cwd)
@@ -109,11 +111,13 @@ async def _asked(asked: Ask, item: Any, item_id: str) -> Any:
     return await asked.agent.aturn(prompt, schema=asked.schema, cwd=asked.cwd)
 
 
-def prompt_for(template: str, item: Any, item_id: str) -> Prompt:
+def prompt_for(template: Template, item: Any, item_id: str) -> Prompt:
     """Return what an agent is asked about one item."""
     if isinstance(item, Prompt) and not template:
         return msgspec.structs.replace(item, item_id=item_id)
     path = _path(item)
+    if callable(template):
+        return Prompt(template(item), item_id=item_id, path=path)
     text, filled = _filled(template, item, item_id, path)
     if not filled:
         about = _about(item, item_id, path)
@@ -161,7 +165,15 @@ def _about(item: Any, item_id: str, path: bytes | None) -> str:
 
 def evidence_of(work: Work, item_id: str) -> str:
     """Return where the whole answer about an item is, if it is written down anywhere."""
+    return shown_by(item_id) if isinstance(work, (Agent, Ask)) else ""
+
+
+def shown_by(item_id: str) -> str:
+    """Return the command that shows an item's turns of the run around, or nothing outside one."""
     run = current_run()
-    if run is None or not isinstance(work, (Agent, Ask)):
-        return ""
-    return f"hmz-mp show {run.id} {shlex.quote(item_id)}"
+    return "" if run is None else f"hmz-mp show {run.id} {shlex.quote(item_id)}"
+
+
+def agent_of(work: Work) -> Agent | None:
+    """Return whose turns the work is, if it is an agent's."""
+    return work.agent if isinstance(work, Ask) else work if isinstance(work, Agent) else None

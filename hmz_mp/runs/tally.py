@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass, field
 
+from hmz_mp.agents.verdicts import needs_review
 from hmz_mp.core.ambient import TurnRecord
 from hmz_mp.core.turns import Progress
 from hmz_mp.runs.costs import Costs
@@ -39,6 +40,7 @@ class Failure:
 class Tally:
     """Counts of a run's turns by state, the slowest, and the first failures in item order.
 
+    ``to_review`` are those that were ok, and whose answers say that somebody has to look.
     ``waiting`` are those that began, and wait as their service was too busy. ``unsubmitted``
     counts the items that were announced and not asked about yet; ``progress``
     is what running turns said last of how far they are, ``costs`` what was used of models, by
@@ -53,10 +55,12 @@ class Tally:
     failed: int = 0
     cancelled: int = 0
     not_run: int = 0
+    to_review: int = 0
     running: dict[int, TurnRecord] = field(default_factory=dict)
     waiting: set[int] = field(default_factory=set)
     progress: dict[int, Progress] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
+    reviews: list[Failure] = field(default_factory=list)
     costs: Costs = field(default_factory=Costs)
     _slowest: list[Slow] = field(default_factory=list)
 
@@ -113,6 +117,7 @@ class Tally:
         match record.state:
             case "ok":
                 self.ok += 1
+                self.to_review += needs_review(record)
             case "failed":
                 self.failed += 1
             case "not_run":
@@ -127,10 +132,12 @@ class Tally:
                 heapq.heappushpop(self._slowest, slow)
 
     def note_failure(self, record: TurnRecord) -> None:
-        """Keep one of the first failures; to be told in item order.
+        """Keep one of the first failures, and of those to be reviewed; to be told in item order.
 
         That somebody is not let in is kept once: it is one fault, whoever met it.
         """
+        if needs_review(record) and len(self.reviews) < FAILURES:
+            self.reviews.append(Failure(record.item_id, record.error or "it gave no reason"))
         if record.state in ("failed", "cancelled") and len(self.failures) < FAILURES:
             reason = record.error or record.error_type or "it gave no reason"
             if record.failure == "unauthorised" and any(

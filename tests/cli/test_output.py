@@ -63,6 +63,14 @@ def test_rows() -> None:
     assert list(rows[0]) == list(row(record_of("x")))
 
 
+def test_a_row_of_an_answer_that_is_to_be_reviewed() -> None:
+    record = record_of("a", state="ok", failure="needs_review", error="look", answer="{}")
+    found = row(record)
+    assert (found["status"], found["error"], found["answer"]) == ("needs_review", "look", "{}")
+    failed = record_of("a", state="failed", failure="needs_review")
+    assert row(failed)["status"] == "failed"
+
+
 def test_a_row_says_what_was_used_of_models() -> None:
     usage = {
         "model": "opus",

@@ -60,6 +60,15 @@ def test_failures_and_where_the_rest_are() -> None:
     assert summary(tally, Ending("r1", 1.0, 1), quiet=True) == lines[at:]
 
 
+def test_what_is_to_be_reviewed() -> None:
+    tally = Tally()
+    for number in range(22):
+        ended(tally, f"i{number}", "ok", failure="needs_review", error="look\x07")
+    lines = summary(tally, Ending("r1", 1.0, 1), quiet=True)
+    assert lines[:2] == ["to be reviewed:", "  i0: look\\x07"]
+    assert lines[-1] == "  and 2 more: hmz-mp show r1"
+
+
 def test_a_run_that_was_cut_short() -> None:
     tally = Tally()
     ended(tally, "a", "cancelled", error="interrupted")

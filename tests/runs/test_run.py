@@ -321,3 +321,14 @@ def test_a_service_that_lets_nobody_in_halts_the_run() -> None:
     watched.end(b, "failed", error="unauthorised: bad key")
     assert watched.run.tally.failed == 2
     assert watched.run.tally.failures == [Failure("a", "unauthorised: bad key")]  # said once
+
+
+def test_answers_that_are_to_be_reviewed_are_counted_and_told() -> None:
+    watched = Watched()
+    records = watched.submit("a", "b")
+    for record in records:
+        record.failure, record.error = "needs_review", f"look at {record.item_id}"
+        watched.end(record)
+    tally = watched.run.tally
+    assert (tally.ok, tally.to_review, tally.failures) == (2, 2, [])
+    assert tally.reviews == [Failure("a", "look at a"), Failure("b", "look at b")]
