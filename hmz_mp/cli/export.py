@@ -13,6 +13,7 @@ from hmz_mp.cli.run_argument import RunParam
 from hmz_mp.report.rows import csv_lines, full_row, jsonl_lines
 from hmz_mp.runs import runs_directory
 from hmz_mp.runs.reading import open_run
+from hmz_mp.terminal import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,6 +48,8 @@ def export_command(run: str, form: str, output: str, as_json: bool) -> None:
         lines = csv_lines if form == "csv" else jsonl_lines
         written = deliver(lines(_rows(recorded)), output)
         summary = recorded.summary
+    if summary.problem is not None:
+        click.echo(printable(f"hmz-mp: {summary.problem}"), err=True)
     if output == STDOUT:
         return
     if as_json:

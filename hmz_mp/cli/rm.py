@@ -78,7 +78,7 @@ def _look(runs_dir: Path, run: str) -> _Found:
         raise BadInput(f"run {directory.name} goes on; stop it first (Ctrl-C, or kill its process)")
     waiting = sum(patch.problem is not None for patch in patches.values())
     plural = "" if waiting == 1 else "es"
-    doubt = f"{waiting:,} patch{plural} of it not applied" if waiting else None
+    doubt = f"{waiting:,} patch{plural} of it not applied" if waiting else summary.problem
     return _Found(directory, f"{summary.status}: {counted(summary.counts)}", doubt)
 
 

@@ -188,6 +188,8 @@ def _unapplied(run: RecordedRun, patches: Mapping[int, PatchState]) -> Iterator[
 
 def _run_fields(summary: RunSummary, now: float) -> Iterator[tuple[str, str]]:
     started = f"{local_time(summary.started_at)} ({age(now - summary.started_at)})"
+    if summary.problem is not None:
+        yield "damaged", summary.problem
     yield "command", written_command(summary.command)
     yield "flow", summary.flow
     if summary.task:

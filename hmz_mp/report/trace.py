@@ -39,6 +39,7 @@ def trace_pieces(run: RecordedRun) -> Iterator[str]:
     about = {
         "run_id": summary.run_id,
         "status": summary.status,
+        "problem": summary.problem,
         "started_at": summary.started_at,
         "command": [printable(word) for word in summary.command],
     }

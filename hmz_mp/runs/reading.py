@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 from urllib.parse import quote
 
@@ -18,6 +19,7 @@ import psutil
 from hmz_mp.core.ambient import TurnRecord, TurnState
 from hmz_mp.errors import BadInput
 from hmz_mp.runs.costs import Costs, read_usages
+from hmz_mp.runs.salvage import is_damage, salvage, sure
 from hmz_mp.runs.schema import (
     DATABASE,
     PATCHES_THAT_COUNT,
@@ -48,7 +50,8 @@ class RunSummary:
     """One run as a whole. Times are seconds by ``time.time()``.
 
     ``status`` is how the run ended, or "running", or "interrupted" when its process is gone and
-    no end was written, or "unreadable", and then ``problem`` says why and the rest is empty.
+    no end was written, or "unreadable", and then ``problem`` says why and the rest is empty; of a
+    ledger that is damaged it says how much could be read.
     ``counts`` has how many turns are in each state, from their rows. ``ended_at`` of an
     interrupted run is when its last turn changed; of a running one it is ``None``.
     """
@@ -103,11 +106,16 @@ class RecordedRun:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._connection = _connect(directory / DATABASE)
+        self._connection, damage = _connect(directory / DATABASE)
+        self._is_copy = False
         try:
             with _readable(directory / DATABASE):
-                self.summary = _summary(directory, self._connection)
-                self._columns = _columns(self._connection)
+                try:
+                    if damage is not None:
+                        raise damage
+                    self._look()
+                except sqlite3.Error as error:
+                    self._salvage(error)
         except BaseException:
             self._connection.close()
             raise
@@ -199,8 +207,30 @@ class RecordedRun:
             yield _ended(record) if over else record
 
     def _rows(self, query: str, values: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+        done = 0
         with _readable(self.directory / DATABASE):
-            yield from self._connection.execute(query, values)
+            try:
+                for row in sure(self._connection.execute(query, values)):
+                    done += 1
+                    yield row
+            except sqlite3.Error as error:
+                # Up to where it is damaged, a copy of what is left has the same rows.
+                self._salvage(error)
+                yield from islice(self._connection.execute(query, values), done, None)
+
+    def _look(self) -> None:
+        self.summary = _summary(self.directory, self._connection)
+        self._columns = _columns(self._connection)
+
+    def _salvage(self, error: sqlite3.Error) -> None:
+        """Go on with a copy of what is left of a damaged ledger; raises ``error`` if it is not."""
+        if self._is_copy or not is_damage(error):
+            raise error
+        found = salvage(self._connection)
+        self._connection.close()
+        self._connection, self._is_copy = found.connection, True
+        self._look()
+        self.summary = replace(self.summary, problem=found.problem)
 
 
 def list_runs(runs_dir: Path) -> list[RunSummary]:
@@ -263,8 +293,8 @@ def _readable(path: Path) -> Iterator[None]:
         raise BadInput(f"the ledger {str(path)!r} cannot be read: {error}") from error
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    """Open a ledger that this version can read. Raises `BadInput`."""
+def _connect(path: Path) -> tuple[sqlite3.Connection, sqlite3.Error | None]:
+    """Open a ledger that this version can read, damaged or not. Raises `BadInput`."""
     with _readable(path):
         try:
             return _opened(path, "mode=ro")
@@ -274,17 +304,31 @@ def _connect(path: Path) -> sqlite3.Connection:
             return _opened(path, "immutable=1")
 
 
-def _opened(path: Path, mode: str) -> sqlite3.Connection:
+def _opened(path: Path, mode: str) -> tuple[sqlite3.Connection, sqlite3.Error | None]:
     address = f"file:{quote(bytes(path.absolute()))}?{mode}"
     connection = sqlite3.connect(address, uri=True, timeout=30, isolation_level=None)
     try:
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        version, damage = _version(connection)
         if version not in READABLE:
             raise BadInput(_other_version(path, version))
     except BaseException:
         connection.close()
         raise
-    return connection
+    return connection, damage
+
+
+def _version(connection: sqlite3.Connection) -> tuple[int, sqlite3.Error | None]:
+    damage = None
+    try:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+    except sqlite3.DatabaseError as error:
+        if not is_damage(error):
+            raise
+        # A file that was cut short is refused as a whole, unless this is on.
+        connection.execute("PRAGMA writable_schema = ON")
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        damage = error
+    return version, damage
 
 
 def _other_version(path: Path, version: int) -> str:

@@ -240,7 +240,7 @@ def test_a_directory_where_nothing_may_be_written_can_be_read(
     finished_run(runs_dir)
     real = reading._opened
 
-    def only_immutable(path: Path, mode: str) -> sqlite3.Connection:
+    def only_immutable(path: Path, mode: str) -> tuple[sqlite3.Connection, sqlite3.Error | None]:
         if mode != "immutable=1":
             raise sqlite3.OperationalError("unable to open database file")
         return real(path, mode)
