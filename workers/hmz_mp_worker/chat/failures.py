@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hmz_mp_worker.chat.clients import Client
     from hmz_mp_worker.chat.messages import Settings
 
-__all__ = ["failed_by"]
+__all__ = ["failed_by", "was_closed"]
 
 # The statuses that errors in the middle of a stream would have had before its beginning.
 _STATUSES = {
@@ -44,7 +44,7 @@ def failed_by(error: Exception, settings: Settings, client: Client | None) -> Fa
 
     Whatever it is, it is a failure of this turn and not of those that run beside it.
     """
-    names = {cls.__name__ for one in _chain(error) for cls in type(one).__mro__}
+    names = _names(error)
     status = getattr(error, "status_code", None)
     body = getattr(error, "body", None)
     if isinstance(status, int) or body is not None:
@@ -64,6 +64,15 @@ def failed_by(error: Exception, settings: Settings, client: Client | None) -> Fa
     if key and key in failed.reason:
         return Failed(failed.kind, failed.reason.replace(key, "(the key)"), failed.retry_after)
     return failed
+
+
+def was_closed(error: Exception) -> bool:
+    """Whether a connection, that there was, ended before any answer."""
+    return bool(_names(error) & {"RemoteProtocolError", "ReadError", "WriteError"})
+
+
+def _names(error: BaseException) -> set[str]:
+    return {cls.__name__ for one in _chain(error) for cls in type(one).__mro__}
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
