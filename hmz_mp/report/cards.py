@@ -10,7 +10,6 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hmz_mp.report.spans import end_of
-from hmz_mp.runs.costs import Costs, read_usages
 from hmz_mp.terminal import printable
 from hmz_mp.worktrees.patches import text_of
 
@@ -81,24 +80,21 @@ _COLUMNS = (
     "agent",
     "session",
     "place",
+    "failure",
     "error",
     "answer",
     "detail",
     "output",
-    "usage",
     "patch",
 )
 
 
-def read_cards(run: RecordedRun) -> tuple[list[Card], Costs]:
-    """Return every turn, in the order of submission, and what they have used of models."""
+def read_cards(run: RecordedRun) -> list[Card]:
+    """Return every turn, in the order of submission."""
     patches = {} if run.summary.status == "running" else run.patches()
     longest = max(_SHORTEST, min(_LONGEST, _WHOLE // max(run.summary.turns, 1)))
     reader = _Reader(run.summary.started_at, end_of(run), longest, patches)
-    cards = [reader.card(row) for row in run.columns(_COLUMNS)]
-    costs = Costs()
-    costs.add(read_usages(reader.usages))
-    return cards, costs
+    return [reader.card(row) for row in run.columns(_COLUMNS)]
 
 
 class _Reader:
@@ -107,7 +103,6 @@ class _Reader:
     def __init__(
         self, start: float, end: float, longest: int, patches: Mapping[int, PatchState]
     ) -> None:
-        self.usages: list[str] = []
         self._start = start
         self._end = end
         self._longest = longest
@@ -116,12 +111,12 @@ class _Reader:
 
     def card(self, row: tuple[Any, ...]) -> Card:
         number, item_id, status, seconds, submitted_at, began_at, ended_at, attempts, *rest = row
-        worker, read, wrote, cost_usd, agent, session, place, error, answer, *rest = rest
-        detail, output, usage, patch = rest
-        if usage:
-            self.usages.append(usage)
+        worker, read, wrote, cost_usd, agent, session, place, failure, error, *rest = rest
+        answer, detail, output, patch = rest
         text = self._text
         began, waited, ended = self._times(submitted_at, began_at, ended_at)
+        if status == "ok" and failure == "needs_review":  # so its own finding says
+            status = "needs_review"
         if status == "ok" and (problem := self._problem(number)) is not None:
             status, error = "needs_review", problem
         return Card(

@@ -46,8 +46,8 @@ def page_pieces(run: RecordedRun, now: float | None = None) -> Iterator[str]:
     """Yield the page, piece by piece. ``now`` is when it is written (``time.time()``)."""
     now = time.time() if now is None else now
     with _no_collections():
-        cards, costs = read_cards(run)
-        context = _context(run, cards, costs, now)
+        cards = read_cards(run)
+        context = _context(run, cards, now)
     template = _environment().get_template("report.html")
     before, after = template.render(context).split(_DATA_GOES_HERE)
     yield before
@@ -94,12 +94,13 @@ def _brief(text: str) -> str:
     return f"{text[:_STATIC_TEXT]}\n… and more, in the list of items below"
 
 
-def _context(run: RecordedRun, cards: list[Card], costs: Costs, now: float) -> dict[str, Any]:
+def _context(run: RecordedRun, cards: list[Card], now: float) -> dict[str, Any]:
     summary = run.summary
     unsuccessful = [one for status in _UNSUCCESSFUL for one in cards if one.status == status]
     slowest = sorted((one for one in cards if one.seconds is not None), key=_slowness)
     script, style = _asset("script.js"), _asset("style.css")
     seconds = max(0.0, end_of(run) - summary.started_at)
+    costs = run.costs()
     return {
         "run": summary,
         "version": __version__,

@@ -103,6 +103,8 @@ def _cell(value: object) -> object:
 
 
 def _status(turn: TurnRecord) -> str:
+    if turn.state == "ok" and turn.failure == "needs_review":  # so its own finding says
+        return "needs_review"
     return "failed" if turn.state == "cancelled" else turn.state
 
 

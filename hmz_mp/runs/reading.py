@@ -195,6 +195,10 @@ class RecordedRun:
                 row = tuple(unstored(it) if name in TEXT_COLUMNS else it for name, it in fields)
             yield row
 
+    def rows(self, query: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+        """Yield what a query gives, as it is stored; of a damaged ledger what can be read."""
+        return self._rows(query, values)
+
     def _settled(self, state: str) -> str:
         """Return what a turn's state is taken for, now that the run is over, if it is."""
         return state if self.summary.status == "running" else _SETTLED.get(state, state)

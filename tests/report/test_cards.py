@@ -14,7 +14,7 @@ from .runs import NASTY_SHOWN, ran, write_run
 
 def cards(runs_dir: Path) -> list[Card]:
     with open_run(runs_dir, "last") as run:
-        found, _ = read_cards(run)
+        found = read_cards(run)
     return found
 
 
@@ -29,14 +29,6 @@ def test_every_text_is_printable(tmp_path: Path) -> None:
     for card in (first, second):
         for text in card:
             assert not isinstance(text, str) or text.replace("\n", "").isprintable()
-
-
-def test_what_was_used_is_summed_up(tmp_path: Path) -> None:
-    write_run(tmp_path)
-    with open_run(tmp_path, "last") as run:
-        _, costs = read_cards(run)
-        assert costs.models == run.costs().models
-    assert (costs.tokens, costs.cost_usd) == (1000, 1.5)
 
 
 def test_times_are_since_the_run_began(tmp_path: Path) -> None:
@@ -74,3 +66,11 @@ def test_long_texts_are_cut_and_it_is_said(tmp_path: Path, monkeypatch: pytest.M
     assert first.answer == "0123456789"
     said = "0123456789\n… and 1,990 characters more, which `hmz-mp show` shows"
     assert second.answer == said
+
+
+def test_a_finding_to_be_reviewed(tmp_path: Path) -> None:
+    with closing(new_ledger(tmp_path)) as ledger:
+        ledger.put(ran(0, failure="needs_review", error="unsure", answer="{}"))
+        ledger.finish("failed", 1, {})
+    (card,) = cards(tmp_path)
+    assert (card.status, card.error, card.answer) == ("needs_review", "unsure", "{}")

@@ -60,3 +60,8 @@ def test_csv_of_no_turns_is_its_headings() -> None:
 def test_names_that_are_not_utf8_are_their_bytes_again() -> None:
     (_, line) = csv_lines([full_row(turn(0, os.fsdecode(b"\xff.py")))])
     assert b"\xff.py" in line.encode("utf-8", "surrogateescape")
+
+
+def test_a_finding_to_be_reviewed() -> None:
+    row = full_row(turn(0, state="ok", failure="needs_review", error="unsure"))
+    assert (row["status"], row["error"]) == ("needs_review", "unsure")
