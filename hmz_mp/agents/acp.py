@@ -25,7 +25,7 @@ __all__ = ["acp_engine"]
 _SDK = "agent-client-protocol"
 _SETTINGS = (
     *("command", "effort", "mode", "permission", "allow", "deny", "auth", "env", "home"),
-    *("fresh", "stall", "backoff"),
+    *("commands", "fresh", "stall", "backoff"),
 )
 
 
@@ -53,6 +53,7 @@ def acp_engine(spec: Spec) -> Engine:
         auth=given.text("auth"),
         environment=given.variables("env"),
         home=home,
+        commands=given.flag("commands"),
         fresh=given.flag("fresh"),
         stall=given.seconds("stall", acp.STALL),
     )

@@ -61,8 +61,8 @@ def test_a_model_is_its_own(program: Path) -> None:
 def test_every_setting() -> None:
     found = settings(
         "cli=acp,command=fake,model=large,effort=high,mode=plan,permission=read-only,"
-        "allow=execute fetch,deny=search,auth=key,env=A=1 B='2 3',home=/tmp/h,fresh=true,stall=60,"
-        "timeout=9"
+        "allow=execute fetch,deny=search,auth=key,env=A=1 B='2 3',home=/tmp/h,commands=true,"
+        "fresh=true,stall=60,timeout=9"
     )
     assert (found.model, found.effort, found.mode) == ("large", "high", "plan")
     assert found.permission == "read-only"
@@ -70,6 +70,7 @@ def test_every_setting() -> None:
     assert found.auth == "key"
     assert found.environment == (("A", "1"), ("B", "2 3"))
     assert found.home == "/tmp/h"
+    assert found.commands
     assert found.fresh
     assert found.stall == 60
     assert engine("cli=acp,command=fake,timeout=9,at_once=4").options == {

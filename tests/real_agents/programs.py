@@ -13,6 +13,8 @@ _PLACES = {
     # The program itself, rather than a script of its package that looks at Node's version first.
     "claude": ["@anthropic-ai/claude-code-*/claude", ".bin/claude"],
     "codex": ["@openai/codex-*/vendor/*/bin/codex", ".bin/codex"],
+    "opencode": [".bin/opencode"],
+    "qwen": [".bin/qwen"],
 }
 
 

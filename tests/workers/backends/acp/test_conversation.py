@@ -91,6 +91,14 @@ def test_a_schema_is_asked_for_in_words(run: Run) -> None:
     run(body)
 
 
+def test_prompts_are_no_commands(run: Run) -> None:
+    async def body(made: Made) -> None:
+        assert await answer(made.new(), "/say on") == "answer to  /say on"
+        assert await answer(made.new(commands=True), "/say on") == "answer to /say on"
+
+    run(body)
+
+
 def test_an_objective_is_a_prompt(run: Run) -> None:
     async def body(made: Made) -> None:
         assert await answer(made.new(), Ask("say on", pursue=True)) == "on"

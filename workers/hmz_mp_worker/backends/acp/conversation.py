@@ -105,7 +105,7 @@ class AcpConversation(state.Resource):
             async with asyncio.timeout(self._settings.stall):
                 await self._open(agent, ask)
             yield Opened(self._session)
-            text = _words(ask)
+            text = self._words(ask)
             while True:
                 end: Event | None = None
                 async for event in self._prompt(agent, text, ask):
@@ -122,6 +122,16 @@ class AcpConversation(state.Resource):
             yield self._stalled(agent)
         finally:
             self._said.clear()
+
+    def _words(self, ask: Ask) -> str:
+        """Return what the agent is asked; the protocol has no schemas."""
+        text = ask.prompt
+        if text.startswith("/") and not self._settings.commands:
+            text = f" {text}"  # what stands first makes it a command of the program's
+        if not ask.schema or ask.again:
+            return text
+        wanted = "Answer with JSON that fits this JSON schema, and with nothing else"
+        return f"{text}\n\n{wanted}:\n{ask.schema}"
 
     def _stalled(self, agent: AcpAgent) -> Failed:
         reason = f"nothing was heard of the program for {self._settings.stall:g} s"
@@ -304,13 +314,3 @@ class AcpConversation(state.Resource):
 
 def _note_end(events: asyncio.Queue[list[Event] | None], _: asyncio.Future[Any]) -> None:
     events.put_nowait(None)
-
-
-def _words(ask: Ask) -> str:
-    """Return what the agent is asked; the protocol has no schemas."""
-    if not ask.schema or ask.again:
-        return ask.prompt
-    return (
-        f"{ask.prompt}\n\nAnswer with JSON that fits this JSON schema, and with nothing else:\n"
-        f"{ask.schema}"
-    )

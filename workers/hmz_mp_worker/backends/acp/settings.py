@@ -44,8 +44,9 @@ class Settings(msgspec.Struct, frozen=True):
 
     ``model``, ``effort`` and ``mode`` are what its sessions are set to, if they are not empty.
     ``allow`` and ``deny`` are kinds of tools. ``auth`` is one of the program's ways to
-    authenticate. ``home`` is its HOME, empty for ours. With ``fresh`` a conversation has a program
-    of its own. ``stall`` is in seconds.
+    authenticate. ``home`` is its HOME, empty for ours. With ``commands`` a prompt may be a command
+    of the program's. With ``fresh`` a conversation has a program of its own. ``stall`` is in
+    seconds.
     """
 
     command: tuple[str, ...]
@@ -58,6 +59,7 @@ class Settings(msgspec.Struct, frozen=True):
     auth: str = ""
     environment: tuple[tuple[str, str], ...] = ()
     home: str = ""
+    commands: bool = False
     fresh: bool = False
     stall: float = STALL
 
