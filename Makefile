@@ -9,7 +9,7 @@ demo: $(VENV)/.run ; $(BIN)/hmz-mp exec -f docs/examples/flows/complexity.py -a 
 sync: $(VENV)/.dev
 format: sync ; $(BIN)/ruff format . && $(BIN)/ruff check --fix .
 lint: sync ; $(BIN)/ruff format --check . && $(BIN)/ruff check .
-type: sync ; $(BIN)/mypy && $(BIN)/mypy -p bench.faults
+type: sync ; $(BIN)/mypy && $(BIN)/mypy -p bench.faults -p bench.agents
 test: sync ; $(BIN)/pytest
 agents: sync .agents/.installed $(VENV)/.model ; $(BIN)/pytest -m agents tests/real_agents
 slow: sync ; $(BIN)/pytest -m slow

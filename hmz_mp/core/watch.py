@@ -28,7 +28,7 @@ __all__ = ["Watch"]
 _LIMITED = 0.1  # seconds between looks while turns with a memory limit run
 _BUSY = 0.5  # while others do
 _IDLE = 5.0  # while none does
-_PROGRAMS = 1.0  # between looks at agents' programs, which cost more the more there are
+_PROGRAMS = 1.0  # between looks at agents' programs while no turn waits for them
 _IDLE_LEAST = 256 << 20  # what an idle worker may hold at least
 
 _log = logging.getLogger("hmz_mp")
@@ -158,7 +158,9 @@ class Watch:
     def _look_at_programs(self) -> None:
         """Have as many turns of agent programs as memory bears."""
         room, now = self._programs, monotonic()
-        if room is None or now < self._programs_seen + _PROGRAMS:
+        if room is None:
+            return
+        if now < self._programs_seen + _PROGRAMS and not any(room.gate.waiting.values()):
             return
         self._programs_seen = now
         hosts = [one for one in self._policy.roster.workers.values() if one.kind == "host"]

@@ -705,6 +705,28 @@ def test_nothing_begins_beside_what_runs_while_it_is_held() -> None:
     assert JobState.QUEUED not in [job.state for job in jobs]
 
 
+def test_a_gate_of_another_size_lets_others_begin_and_what_runs_go_on() -> None:
+    world = World(1)
+    gate = Gate("programs", 1)
+    lanes = [Lane(at, "host", (gate,), serial=at > 1) for at in range(1, 5)]
+    for lane in lanes:
+        running(world, lane, 2)
+    assert gate.used == 1
+    world.policy.resize(gate, 3, world.now)
+    world.settle()
+    assert gate.used == 3
+    world.policy.resize(gate, 1, world.now)
+    for _ in range(2):
+        world.answer(1)
+        world.settle()
+    assert gate.used == 1
+    for _ in range(6):
+        world.answer(1)
+        world.settle()
+    assert len(world.how) == 8
+    assert (gate.used, gate.widest) == (0, 3)
+
+
 def test_only_an_idle_worker_without_a_session_is_replaced() -> None:
     world = World(1)
     lane = Lane(1, "call", serial=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,19 +16,25 @@ from tests.worktrees.support import Repository
 
 pytestmark = pytest.mark.agents
 
+
+def edits(file: str, old: str, new: str) -> list[dict[str, Any]]:
+    """Return the steps that edit a file."""
+    edit = {"file_path": file, "old_string": old, "new_string": new}
+    return [
+        {"tool": "Read", "input": {"file_path": file}},
+        {"tool": "Edit", "input": edit},
+    ]
+
+
+OWN = edits("{file}", "a, b", "a: int")
+ANNOTATED = {"text": "Annotated."}
 SCRIPT = {
     "rules": [
         {
-            "match": r"The file is (?P<file>[\w.]+)\.",
-            "steps": [
-                {"tool": "Read", "input": {"file_path": "{file}"}},
-                {
-                    "tool": "Edit",
-                    "input": {"file_path": "{file}", "old_string": "a, b", "new_string": "a: int"},
-                },
-                {"text": "Annotated."},
-            ],
+            "match": r"The file is (?P<file>m(07|23)\.py)\.",
+            "steps": [*OWN, *edits("shared.py", "nobody", "{file}"), ANNOTATED],
         },
+        {"match": r"The file is (?P<file>[\w.]+)\.", "steps": [*OWN, ANNOTATED]},
     ],
     "default": {"steps": [{"text": "scripted"}]},
 }
@@ -39,7 +46,7 @@ def server() -> Iterator[ModelServer]:
         yield server
 
 
-def test_files_edited_in_worktrees(tmp_path: Path, server: ModelServer) -> None:
+def test_forty_files_of_which_two_conflict(tmp_path: Path, server: ModelServer) -> None:
     project = Project(tmp_path)
     project.environment |= {
         "ANTHROPIC_BASE_URL": server.url,
@@ -48,15 +55,24 @@ def test_files_edited_in_worktrees(tmp_path: Path, server: ModelServer) -> None:
         "DISABLE_ERROR_REPORTING": "1",
     }
     repository = Repository(project.root)
-    for number in range(6):
-        project.write(f"m{number}.py", f"def add{number}(a, b): ...\n")
+    for number in range(40):
+        project.write(f"m{number:02}.py", f"def add{number}(a, b): ...\n")
+    project.write("shared.py", 'LAST = "nobody"\n')
     repository.commit()
     agent = f"cli=claude,model=claude-sonnet-4-5,program={real_program('claude')}"
-    done = project.exec("--worktree", "-a", agent, "--at-once", "2", "--json", "annotate")
-    assert done.status == 0, done
-    assert [row["answer"] for row in done.rows] == ["Annotated."] * 6
-    for number in range(6):
-        assert repository.read(f"m{number}.py") == b"def add%d(a: int): ...\n" % number
-    assert repository.status() == {b" M m%d.py" % number for number in range(6)}
+    words = ("--worktree", "-a", agent, "--include", "m*", "--at-once", "2", "--json", "annotate")
+    done = project.exec(*words)
+    assert done.status == 1, done
+    assert [row["answer"] for row in done.rows] == ["Annotated."] * 40
+    wrong = {row["item_id"]: row["error"] for row in done.rows if row["status"] != "ok"}
+    assert wrong == {"m23.py": "'shared.py': conflicts with the patch of 'm07.py'"}
+    assert "39 patches applied to the checkout\n1 patch not applied" in done.err
+    changed = {number for number in range(40) if number != 23}
+    for number in range(40):
+        text = f"def add{number}(a: int): ...\n" if number in changed else "def add23(a, b): ...\n"
+        assert repository.read(f"m{number:02}.py") == text.encode()
+    assert repository.read("shared.py") == b'LAST = "m07.py"\n'
+    expected = {b" M m%02d.py" % number for number in changed}
+    assert repository.status() == expected | {b" M shared.py"}
     assert repository.staged() == b""
     assert repository.worktrees() == []

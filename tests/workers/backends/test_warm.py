@@ -77,3 +77,91 @@ def test_one_that_is_taken_in_time_is_not_closed() -> None:
         assert not taken.closed
 
     run(body)
+
+
+def obtaining(warm: Warm[Fake], key: str = "a") -> asyncio.Task[Fake | None]:
+    return asyncio.get_running_loop().create_task(warm.obtain(key))
+
+
+async def steps() -> None:
+    """Have all done that is due."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def test_where_some_have_come_back_the_next_is_waited_for() -> None:
+    async def body() -> None:
+        warm: Warm[Fake] = Warm(patience=60.0)
+        assert [await warm.obtain("a") for _ in range(3)] == [None, None, None]  # who knows
+        one, two = Fake(), Fake()
+        warm.put("a", one)
+        assert await warm.obtain("a") is one
+        first, second, other = obtaining(warm), obtaining(warm), obtaining(warm, "b")
+        await steps()
+        assert (first.done(), second.done(), other.result()) == (False, False, None)
+        warm.put("a", two)
+        await steps()
+        assert (first.result(), second.done()) == (two, False)
+        for _ in range(3):  # those that are out do not come back
+            warm.gone("a")
+        assert await second is None
+
+    run(body)
+
+
+def test_who_has_waited_as_long_as_a_start_takes_starts_one() -> None:
+    async def body() -> None:
+        warm: Warm[Fake] = Warm(patience=0.01)
+        one = Fake()
+        await warm.obtain("a")
+        warm.put("a", one)
+        assert await warm.obtain("a") is one
+        assert await warm.obtain("a") is None
+
+    run(body)
+
+
+def test_what_is_given_to_one_that_is_cancelled_goes_to_the_next() -> None:
+    async def body() -> None:
+        warm: Warm[Fake] = Warm(patience=60.0)
+        one = Fake()
+        await warm.obtain("a")
+        warm.put("a", one)
+        await warm.obtain("a")
+        early, cancelled, last = obtaining(warm), obtaining(warm), obtaining(warm)
+        await steps()
+        early.cancel()
+        await steps()
+        warm.put("a", one)
+        cancelled.cancel()  # in the same step
+        assert await last is one
+        assert early.cancelled()
+        assert cancelled.cancelled()
+
+    run(body)
+
+
+def test_what_is_known_of_a_key_goes_with_its_last_program() -> None:
+    async def body() -> None:
+        warm: Warm[Fake] = Warm(seconds=0.01, patience=60.0)
+        one, other = Fake(), Fake()
+        await warm.obtain("a")
+        warm.put("a", one)
+        await await_until(lambda: one.closed)
+        await warm.obtain("b")
+        await warm.obtain("b")
+        warm.put("b", other)
+        await warm.obtain("b")
+        warm.gone("b")
+        warm.gone("b")
+        assert (warm._came_back, dict(warm._out)) == (set(), {})
+
+    run(body)
+
+
+def test_the_patience_follows_how_long_starts_take() -> None:
+    warm: Warm[Fake] = Warm()
+    assert warm.patience == 1.5
+    for _ in range(20):
+        warm.note_start(4.0)
+    assert 5.9 < warm.patience < 6.0

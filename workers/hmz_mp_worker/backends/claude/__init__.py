@@ -21,6 +21,8 @@ from hmz_mp_worker.backends.driving import drive
 from hmz_mp_worker.backends.warm import Warm
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from hmz_mp_worker.backends import Request
 
 __all__ = ["EFFORTS", "PERMISSIONS", "STALL", "Settings", "arun"]
@@ -35,16 +37,19 @@ async def arun(settings: Settings, request: Request) -> str:
         return await _go_on(settings, request)
     cwd = request.cwd or os.getcwd()  # noqa: PTH109  # a str, as requests have it
     schema = request.schema
-    key = (settings, cwd, "" if schema is None else schemas.schema_for(schema).text)
-    conversation = None if settings.fresh else _warm.take(key)
-    if conversation is None:
-        conversation = ClaudeConversation(settings, cwd)
+    made_for = (settings, cwd, "" if schema is None else schemas.schema_for(schema).text)
+    key: Hashable = object() if settings.fresh else made_for
+    conversation = await _warm.obtain(key) or ClaudeConversation(settings, cwd)
     try:
         return await drive(conversation, request)
     finally:
+        if conversation.start_seconds is not None:
+            _warm.note_start(conversation.start_seconds)
+            conversation.start_seconds = None
         if conversation.reusable and not settings.fresh:
             _warm.put(key, conversation)
         else:
+            _warm.gone(key)
             await conversation.close()
 
 

@@ -6,6 +6,7 @@ Owns the program of the conversation and starts another when it has to. What is 
 
 from __future__ import annotations
 
+import time
 import uuid
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,8 @@ class ClaudeConversation(state.Resource):
 
     Its whole state: the id it is kept under, if it is kept; whether the program knows that id;
     the program, its totals and the schema it was started with; the turn that is being read, and
-    what was said to it before it could be; whether the last turn came to its end in order.
+    what was said to it before it could be; whether the last turn came to its end in order; when the
+    program was started, until it is heard, and how long that took.
     """
 
     def __init__(
@@ -53,6 +55,8 @@ class ClaudeConversation(state.Resource):
         self._early: list[str] = []
         self._used = ""  # the conversation that the program is in, once a turn was taken
         self._in_order = True
+        self._launched = 0.0
+        self.start_seconds: float | None = None
 
     @property
     def alive(self) -> bool:
@@ -106,6 +110,7 @@ class ClaudeConversation(state.Resource):
         self._program = await Program.start(
             argv, cwd=self._cwd, environment=environment(settings, self._home)
         )
+        self._launched = time.monotonic()
         self._schema = ask.schema
         self._totals = {}
         self._used = ""
@@ -189,6 +194,9 @@ class ClaudeConversation(state.Resource):
             data = await program.line(patience)
             if data is None:
                 return None
+            if self._launched:
+                self.start_seconds = time.monotonic() - self._launched
+                self._launched = 0.0
             line = read_line(data)
             if line is not None:
                 return line

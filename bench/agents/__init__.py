@@ -1,0 +1,1 @@
+"""What agents that are programs cost, driven from here and started one by one."""
