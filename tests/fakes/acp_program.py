@@ -149,6 +149,7 @@ class Agent:
         if params["value"] not in [*MODELS, *MODES, "low", "high"]:
             raise Refusal(-32602, "Invalid params")
         self.sessions[params["sessionId"]][params["configId"]] = params["value"]
+        self.sessions[params["sessionId"]].setdefault("changed", []).append(params["configId"])
         return self.offers(params["sessionId"])
 
     def on_session_set_model(self, params: Any, message: Any) -> Any:
@@ -164,9 +165,12 @@ class Agent:
 
     def on_session_load(self, params: Any, message: Any) -> Any:
         session = params["sessionId"]
+        if Path(os.environ["HOME"], "die").exists():
+            os._exit(9)
         if not (self.folder / session).exists():
             raise Refusal(-32603, "Internal error: no such session")
-        self.sessions[session] = {**json.loads((self.folder / session).read_text()), **params}
+        kept = json.loads((self.folder / session).read_text())
+        self.sessions[session] = {**kept, **params, "changed": []}
         if REOPENS == "load":
             for text in self.sessions[session]["history"]:
                 self.say(session, f"answer to {text}, said again")

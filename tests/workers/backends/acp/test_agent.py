@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from hmz_mp_worker.backends.acp.agent import (
     LoginFailed,
     Refused,
     _message,
-    check_directory,
 )
 from hmz_mp_worker.backends.program import ProgramFailed
 from tests.workers.backends.acp.conftest import Made, Run
@@ -108,16 +106,6 @@ def test_there_is_no_such_program(run: Run) -> None:
             await AcpAgent.start(made.changed(command=("/no/such/program",)))
 
     run(body)
-
-
-def test_directories(tmp_path: Path) -> None:
-    check_directory(str(tmp_path))
-    with pytest.raises(ProgramFailed, match="is not a directory"):
-        check_directory(str(tmp_path / "none"))
-    odd = tmp_path / "odd\udcff"
-    odd.mkdir()
-    with pytest.raises(ProgramFailed, match="no directory for the protocol"):
-        check_directory(str(odd))
 
 
 def test_what_it_is_told_that_we_can_do(run: Run) -> None:

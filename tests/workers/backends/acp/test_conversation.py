@@ -313,7 +313,10 @@ def test_another_worker_goes_on(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("known_as", "says"),
-    [("some-session", "some-session, is no longer there: Internal"), (None, "knows its name")],
+    [
+        ("some-session", "was lost: some-session is no longer there: Internal"),
+        (None, "knows its name"),
+    ],
 )
 def test_a_conversation_that_is_gone_says_so_and_the_next_turn_begins_it(
     run: Run, known_as: str | None, says: str
@@ -362,6 +365,43 @@ def test_a_turn_that_had_not_begun_when_its_program_ended_begins_in_another(run:
         assert answers == ["on"] * 3
         assert (await dying).kind == "died"
         assert await answer(other, "say on") == "on"
+
+    run(body)
+
+
+def test_a_session_that_could_not_be_set_up_is_not_used_as_it_is(run: Run) -> None:
+    async def body(made: Made) -> None:
+        one = made.new(kept=True, mode="mad")
+        for _ in range(2):
+            assert "no mode 'mad'" in (await failure(one, "say x")).reason
+
+    run(body)
+
+
+def test_a_conversation_is_not_forgotten_when_its_next_program_dies(run: Run) -> None:
+    async def body(made: Made) -> None:
+        one = made.new(kept=True)
+        pid = int(await answer(one, "pid"))
+        os.kill(pid, signal.SIGKILL)
+        await await_until(lambda: not is_alive(pid))
+        (made.folder / "home" / "die").touch()
+        died = await failure(one, "history")
+        assert (died.kind, died.status) == ("died", 9)
+        (made.folder / "home" / "die").unlink()
+        assert json.loads(await answer(one, "history")) == ["pid", "history"]
+
+    run(body)
+
+
+def test_what_it_is_set_to_is_set_again(run: Run) -> None:
+    async def body(made: Made) -> None:
+        one = made.new(kept=True, permission="auto", model="large")
+        pid = int(await answer(one, "pid"))
+        os.kill(pid, signal.SIGKILL)
+        await await_until(lambda: not is_alive(pid))
+        found = json.loads(await answer(one, "settings"))
+        assert (found["mode"], found["model"]) == ("auto", "large")
+        assert found["changed"] == ["model"]  # by which it said what else it is set to
 
     run(body)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hmz_mp_worker import state
@@ -19,7 +18,7 @@ from hmz_mp_worker.backends.program import Program, ProgramFailed
 if TYPE_CHECKING:
     from acp.connection import Connection
 
-__all__ = ["AcpAgent", "Declined", "Ended", "LoginFailed", "Refused", "Session", "check_directory"]
+__all__ = ["AcpAgent", "Declined", "Ended", "LoginFailed", "Refused", "Session"]
 
 _START_SECONDS = 60.0  # OpenCode takes up to 9 s, and the machine may be busy
 _CLOSE_SECONDS = 1.5  # for what is asked of a program as a session ends
@@ -294,16 +293,6 @@ class AcpAgent(state.Resource):
             await self._program.end()
         finally:
             await self._connection.close()
-
-
-def check_directory(cwd: str) -> None:
-    """Raise `ProgramFailed` for a directory that a session cannot be in."""
-    if not Path(cwd).is_dir():  # not all programs look
-        raise ProgramFailed(f"{cwd} is not a directory")
-    try:
-        cwd.encode()
-    except UnicodeEncodeError:
-        raise ProgramFailed(f"{cwd!a} is no UTF-8, and no directory for the protocol") from None
 
 
 def _dict(value: Any) -> dict[str, Any]:

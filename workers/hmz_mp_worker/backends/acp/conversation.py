@@ -12,19 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hmz_mp_worker import state
-from hmz_mp_worker.backends.acp import files
+from hmz_mp_worker.backends.acp import files, sessions
 from hmz_mp_worker.backends.acp.agent import (
     AcpAgent,
     Declined,
     Ended,
     LoginFailed,
     Refused,
-    check_directory,
 )
-from hmz_mp_worker.backends.acp.choices import choices_of, described
+from hmz_mp_worker.backends.acp.choices import choices_of
 from hmz_mp_worker.backends.acp.permissions import CANCELLED, Rules, chosen
 from hmz_mp_worker.backends.acp.reading import TurnReader, failure_of
-from hmz_mp_worker.backends.acp.settings import Settings, modes_of
+from hmz_mp_worker.backends.acp.settings import Settings
 from hmz_mp_worker.backends.program import ProgramFailed
 from hmz_mp_worker.backends.protocol import Event, Failed, Opened, Result, encodable
 
@@ -45,8 +44,8 @@ class AcpConversation(state.Resource):
     """A conversation; it hears what is said of its session.
 
     Its whole state: whether it is kept, and whether its session, if it is known, has to be there
-    or was lost; the program that has it open, and whether that is held for it; its model, and what
-    it has cost; the turn that is read, its events, whether it has begun and whether it is being
+    or was lost; the program that has it open, and whether that is held for it; what it is set to,
+    and has cost; the turn that is read, its events, whether it has begun and whether it is being
     let go of; and what is to be said to it.
     """
 
@@ -70,7 +69,7 @@ class AcpConversation(state.Resource):
         self._known = known or known_as is None
         self._agent: AcpAgent | None = None
         self._holds = False
-        self._model = settings.model or Path(settings.command[0]).name
+        self._offered: sessions.Offers = {}
         self._cost: float | None = None
         self._reader: TurnReader | None = None
         self._events: asyncio.Queue[list[Event] | None] = asyncio.Queue()
@@ -141,78 +140,54 @@ class AcpConversation(state.Resource):
 
     async def _open(self, agent: AcpAgent, ask: Ask) -> None:
         """Have the session open in this program. Raises `Refused`, `Ended` and `ProgramFailed`."""
-        if self._agent is agent and self._session:
+        if self._agent is agent:
             return
-        check_directory(self._cwd)
+        sessions.check_directory(self._cwd)
         if ask.again and not self._kept:
             raise ProgramFailed("the program ended before it could be asked again")
         self._let_go()
-        place = {"cwd": self._cwd, "mcpServers": []}
-        opened = await self._reopened(agent, place) if self._kept else None
-        anew = opened is None
+        opened = await self._reopened(agent) if self._kept else None
+        self._cost = None
         if opened is None:
-            opened = await agent.request("session/new", place)
-            session = opened.get("sessionId")
-            if not isinstance(session, str) or not session:
-                raise Refused(0, "it began a session without an id")
-            self._session = session
-        self._cost = 0.0 if anew else None
-        self._agent = agent
+            self._cost = 0.0
+            self._session, opened = await sessions.new(agent, self._cwd)
         goes_with_it = not agent.reopens if self._kept else self._settings.fresh
         if goes_with_it:  # so the program has to stay
             await self._agents.acquire(self._key, partial(AcpAgent.start, self._settings))
             self._holds = True
-        await self._set_up(agent, opened, anew=anew)
+        # Some do not say again what there is: then it is set once more, whatever it is.
+        offered = choices_of(opened) or {
+            name: choice._replace(current="") for name, choice in self._offered.items()
+        }
+        if offered or self._cost is not None:
+            offered = await sessions.set_up(agent, self._session, self._settings, offered)
+        self._offered = offered
+        self._agent = agent
 
-    async def _reopened(self, agent: AcpAgent, place: dict[str, Any]) -> dict[str, Any] | None:
+    async def _reopened(self, agent: AcpAgent) -> dict[str, Any] | None:
         """Have the session opened again; ``None`` if there is none yet."""
-        session, self._session = self._session, ""
-        must, self._known = self._known, False  # whatever fails, the next turn begins anew
+        session, why = self._session, "nobody knows its name"
         if session and agent.reopens:
             try:
-                opened = await agent.request(agent.reopens, {"sessionId": session, **place})
+                return await sessions.reopened(agent, self._cwd, session)
             except Refused as error:
-                if must:
-                    raise ProgramFailed(
-                        f"its conversation, {session}, is no longer there: {error.message}"
-                    ) from error
-                return None
-            self._session, self._known = session, must
-            return opened
+                why = f"{session} is no longer there: {error.message}"
+        elif session:
+            why = "its program cannot go on with one"
+        must, self._known, self._session = self._known, False, ""  # the next turn begins anew
         if must:
-            which = "its program cannot go on with one" if session else "nobody knows its name"
-            raise ProgramFailed(f"its conversation was lost: {which}")
+            raise ProgramFailed(f"its conversation was lost: {why}")
         return None
 
-    async def _set_up(self, agent: AcpAgent, opened: dict[str, Any], *, anew: bool) -> None:
-        """Set the session to what the agent's settings say, as it may have been already."""
-        settings, offered = self._settings, choices_of(opened)
-        mode = offered.get("mode")
-        modes = [one for one in modes_of(settings) if mode is not None and one in mode.values]
-        wanted = {"model": settings.model, "mode": settings.mode or (modes or [""])[0]}
-        for category, value in (*wanted.items(), ("thought_level", settings.effort)):
-            choice = offered.get(category)
-            if choice is not None and not settings.model and category == "model":
-                self._model = choice.current or self._model
-            if not value or (choice is not None and choice.current == value):
-                continue
-            what = category.replace("_", " ")
-            if choice is None and not anew and not offered:
-                continue  # it does not say again what there is
-            if choice is None:
-                raise Refused(0, f"the program has no {what} to be set")
-            try:
-                answer = await agent.request(*choice.request(self._session, value))
-            except Refused as error:
-                there = described(choice.values)
-                said = f"the program has no {what} {value!r}: {error.message}; it has {there}"
-                raise Refused(error.code, said, error.data) from None
-            offered |= choices_of(answer)  # another model thinks otherwise
+    def _model(self) -> str:
+        offered = self._offered.get("model")
+        model = self._settings.model or (offered.current if offered is not None else "")
+        return model or Path(self._settings.command[0]).name
 
     # The turn.
 
     async def _prompt(self, agent: AcpAgent, text: str, ask: Ask) -> AsyncGenerator[Event, None]:
-        reader = self._reader = TurnReader(self._model, self._rules, self._cost, whole=ask.stream)
+        reader = self._reader = TurnReader(self._model(), self._rules, self._cost, whole=ask.stream)
         self._events = asyncio.Queue()
         agent.listen(self._session, self)
         prompt = [{"type": "text", "text": encodable(text)}]
@@ -275,11 +250,12 @@ class AcpConversation(state.Resource):
 
     def interject(self, text: str) -> None:
         """Say something before the turn's next step if the program asks; else after the turn."""
-        self._said.append(text)
+        if text.strip():  # nothing else can be said
+            self._said.append(encodable(text))
 
     def _taken(self) -> list[str]:
         said, self._said = self._said, []
-        return [encodable(text) for text in said if text.strip()]
+        return said
 
     # Its end.
 
