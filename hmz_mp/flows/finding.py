@@ -19,7 +19,7 @@ from pathlib import Path
 from hmz_mp.errors import BadInput
 from hmz_mp.terminal import printable
 
-__all__ = ["Found", "Place", "find_flow", "flow_names", "places"]
+__all__ = ["Found", "Place", "file_of", "find_flow", "flow_names", "places"]
 
 BUILT_IN = Path(__file__).parent / "builtin"
 
@@ -75,6 +75,12 @@ def flow_names(place: Place) -> list[str]:
     modules = {entry.stem for entry in entries if entry.suffix == ".py"} - {"__init__"}
     packages = {entry.name for entry in entries if _is_file(entry / "__init__.py")}
     return sorted(modules | packages)
+
+
+def file_of(place: Place, name: str) -> Path:
+    """Return the file that one of the `flow_names` of a folder means."""
+    first, *others = _at(place.folder / name)
+    return next((path for path in (first, *others) if _is_file(path)), first)
 
 
 def find_flow(spec: str, *, start: Path | None = None, home: Path | None = None) -> Found:

@@ -14,8 +14,7 @@ from .runs import NASTY_SHOWN, ran, write_run
 
 def cards(runs_dir: Path) -> list[Card]:
     with open_run(runs_dir, "last") as run:
-        found = read_cards(run)
-    return found
+        return read_cards(run)
 
 
 def test_every_text_is_printable(tmp_path: Path) -> None:
