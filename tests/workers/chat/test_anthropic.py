@@ -37,6 +37,14 @@ def test_a_number_of_tokens_is_always_sent() -> None:
     assert parameters(SETTINGS, Request((User("hello"),)))["max_tokens"] == MAX_TOKENS
 
 
+def test_what_will_be_sent_again_is_cached() -> None:
+    said = (User("hello"),)
+    asked = parameters(SETTINGS, Request(said, goes_on=True))
+    assert asked["extra_body"] == {"cache_control": {"type": "ephemeral"}}
+    elsewhere = Settings("anthropic", "tiny", base_url="http://127.0.0.1:1")  # may not know it
+    assert "extra_body" not in parameters(elsewhere, Request(said, goes_on=True))
+
+
 def test_thoughts_are_kept_for_the_service_and_are_no_part_of_the_answer() -> None:
     reply = heard(
         block(type="thinking", thinking="", signature=""),

@@ -28,9 +28,6 @@ __all__ = ["MAX_TOKENS", "begin", "parameters", "reader"]
 
 MAX_TOKENS = 32_000  # the API wants a number; all of today's models write so many
 
-# The service's own means take no schema that leaves something open, and other servers than the
-# service's do not have them.
-_IN_WORDS = "Answer with JSON that fits this JSON schema, and with nothing else: "
 _CHOICES = {"auto": "auto", "required": "any", "none": "none"}
 _CUT = Failed("overloaded", "the answer was cut off: its stream ended before it did")
 
@@ -42,35 +39,47 @@ def parameters(settings: Settings, request: Request) -> dict[str, Any]:
         "messages": [_message(one) for one in request.messages if not _is_empty(one)],
         "max_tokens": settings.max_tokens or MAX_TOKENS,
         "stream": True,
+        "tools": [
+            {"name": one.name, "description": one.description, "input_schema": one.parameters}
+            for one in request.tools
+        ],
+        "extra_body": _extra(settings, request),
     }
+    if request.tools and request.choice != "auto":
+        found["tool_choice"] = {"type": _CHOICES[request.choice]}
     schema = json.loads(request.schema) if request.schema else None
-    system = [encodable(settings.system)] if settings.system else []
-    if schema is not None and (settings.base_url or not is_closed(schema)):
-        system.append(_IN_WORDS + request.schema)
-    if system:
-        found["system"] = "\n\n".join(system)
-    if settings.temperature is not None:
-        # Newer models take none, so it is no argument of the SDK's; the service says which.
-        found["extra_body"] = {"temperature": settings.temperature}
-    if request.tools:
-        found["tools"] = [
-            {
-                "name": tool.name,
-                "description": tool.description,
-                "input_schema": tool.parameters,
-            }
-            for tool in request.tools
-        ]
-        if request.choice != "auto":
-            found["tool_choice"] = {"type": _CHOICES[request.choice]}
-    config: dict[str, Any] = {}
-    if settings.effort:
-        config["effort"] = settings.effort
+    found["system"] = _system(settings, request, schema)
+    config: dict[str, Any] = {"effort": settings.effort} if settings.effort else {}
     if schema is not None and is_closed(schema):
         config["format"] = {"type": "json_schema", "schema": schema}
-    if config:
-        found["output_config"] = config
-    return found
+    found["output_config"] = config
+    return {name: value for name, value in found.items() if value or name == "messages"}
+
+
+def _extra(settings: Settings, request: Request) -> dict[str, Any]:
+    """Return what is no argument of every version of the SDK's: newer models take no temperature.
+
+    Other servers than the service's own may not know of caches.
+    """
+    extra: dict[str, Any] = {}
+    if settings.temperature is not None:
+        extra["temperature"] = settings.temperature
+    if request.goes_on and not settings.base_url:
+        extra["cache_control"] = {"type": "ephemeral"}
+    return extra
+
+
+def _system(settings: Settings, request: Request, schema: Any) -> str:
+    """Return what the model is told before everything, a schema that is not held to included.
+
+    The service's means take none that leaves something open, and other servers may have no means.
+    """
+    parts = [encodable(settings.system)]
+    if schema is not None and (settings.base_url or not is_closed(schema)):
+        parts.append(
+            f"Answer with JSON that fits this JSON schema, and with nothing else: {request.schema}"
+        )
+    return "\n\n".join(filter(None, parts))
 
 
 def _is_empty(message: Any) -> bool:

@@ -60,17 +60,27 @@ async def ask(
     tools: Sequence[Tool] = (),
     schema: str = "",
     choice: Choice = "auto",
+    goes_on: bool = False,
     clients: Clients | None = None,
 ) -> Reply:
     """Ask a model for one reply. Raises `AskFailed` when that does not count.
 
-    ``choice`` says whether the model calls ``tools`` as it likes, has to, or must not.
+    ``schema`` is a JSON schema as text; whether the reply fits it is not checked here. ``choice``
+    says whether the model calls ``tools`` as it likes, has to, or must not. ``goes_on`` says that
+    the messages will be sent again with more, for services that have to be told what to cache.
     ``clients`` holds the connections; by default those of the running loop, which are closed with
     the worker: outside a worker pass your own, and close them.
     """
-    async with aclosing(
-        stream(settings, messages, tools=tools, schema=schema, choice=choice, clients=clients)
-    ) as heard:
+    pieces = stream(
+        settings,
+        messages,
+        tools=tools,
+        schema=schema,
+        choice=choice,
+        goes_on=goes_on,
+        clients=clients,
+    )
+    async with aclosing(pieces) as heard:
         async for one in heard:
             if isinstance(one, Reply):
                 if one.failure is not None:
@@ -86,10 +96,11 @@ async def stream(
     tools: Sequence[Tool] = (),
     schema: str = "",
     choice: Choice = "auto",
+    goes_on: bool = False,
     clients: Clients | None = None,
 ) -> AsyncGenerator[str | Reply, None]:
     """Do the same piece by piece: texts, then one `Reply`, which has failed or not."""
-    request = Request(tuple(messages), tuple(tools), schema, choice)
+    request = Request(tuple(messages), tuple(tools), schema, choice, goes_on)
     speech = _SPEECHES[settings.service]
     reader = speech.reader(settings)
     client: Client | None = None

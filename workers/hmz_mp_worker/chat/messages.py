@@ -112,12 +112,17 @@ Message = User | Reply | Results
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What one reply is asked for. ``schema`` is a JSON schema as text, or empty."""
+    """What one reply is asked for.
+
+    ``schema`` is a JSON schema as text, or empty. ``goes_on`` says that these messages are likely
+    to be sent again, with more, so that a service that is to be told what to cache caches them.
+    """
 
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...] = ()
     schema: str = ""
     choice: Choice = "auto"
+    goes_on: bool = False
 
 
 class Reader(Protocol):

@@ -32,7 +32,8 @@ class ChatConversation:
         question = chat.User(encodable(ask.prompt))
         messages = [*self._history.messages, question]
         reply = chat.Reply()
-        async with aclosing(chat.stream(self._settings, messages, schema=ask.schema)) as heard:
+        pieces = chat.stream(self._settings, messages, schema=ask.schema, goes_on=bool(self._name))
+        async with aclosing(pieces) as heard:
             async for one in heard:
                 if isinstance(one, str):
                     yield Text(one)
