@@ -58,15 +58,15 @@ class ProgramRoom:
         return max(1, self.gate.used + int(fits))
 
     def words(self, memory: MachineMemory) -> str | None:
-        """Return what is to be said, once, when turns wait for memory."""
+        """Return what is to be said, once, when turns wait for what is known to be needed."""
         gate = self.gate
         waiting = gate.count_waiting()
-        if self._said or not waiting or gate.used < gate.capacity:
+        if self._said or not self.each or not waiting or gate.used < gate.capacity:
             return None
         self._said = True
         return (
             f"the memory bears no more agent programs: {len(self._seen)} run, of "
-            f"{(self.each or USUAL) >> 20} MiB each, and {memory.available >> 20} MiB of "
+            f"{self.each >> 20} MiB each, and {memory.available >> 20} MiB of "
             f"{memory.total >> 20} MiB are available; turns that wait: {waiting}"
         )
 

@@ -10,6 +10,7 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from hmz_mp.core.breaker import Breaker
 from hmz_mp.core.commands import CancelTurn, Fail, Kill, Retire, Ship, Start
 from hmz_mp.core.gates import MINUTE, Gate
 from hmz_mp.core.jobs import HOST_TURNS, Job, JobState, Kind, Lane, Timing, WorkerState
@@ -144,12 +145,15 @@ class PolicyMachine(RuleBasedStateMachine):
         everything = Gate("pool", pool)
         first, second = Gate("first", narrow), Gate("second", 2)
         rated = Gate("rated", 0, per_minute=3)
-        self.gates = [everything, first, second, rated]
+        finding = Gate("finding", breaker=Breaker(lambda: 0.5))
+        finding.adapt(1)
+        self.gates = [everything, first, second, rated, finding]
         sets = [
             (everything,),
             (everything, first),
             (everything, second, first),
             (everything, rated),
+            (everything, finding),
         ]
         self.lanes = [
             Lane(1, "call", sets[0]),
@@ -158,6 +162,8 @@ class PolicyMachine(RuleBasedStateMachine):
             Lane(4, "call", sets[3]),
             Lane(5, "host", sets[1]),
             Lane(6, "host", sets[0]),
+            Lane(7, "call", sets[4]),
+            Lane(8, "host", sets[4]),
         ]
         self.sessions = [
             Lane(100 + at, "host" if at == 2 else "call", sets[at % 3], serial=True)
@@ -165,7 +171,7 @@ class PolicyMachine(RuleBasedStateMachine):
         ]
 
     @rule(
-        lane=st.integers(0, 9),
+        lane=st.integers(0, 11),
         count=st.integers(1, 5),
         retries=st.integers(0, 1),
         timeout=st.sampled_from([None, 0.5, 5.0]),
@@ -245,6 +251,8 @@ class PolicyMachine(RuleBasedStateMachine):
     def no_gate_is_over_its_capacity(self) -> None:
         for gate in self.gates:
             assert 0 <= gate.used <= (gate.capacity or 10**9)
+            if gate.breaker is not None:
+                assert gate.used <= gate.breaker.width.bound
             recent = [time for time in gate.starts if time > self.world.now - MINUTE]
             assert len(recent) <= (gate.per_minute or 10**9)
 

@@ -81,13 +81,14 @@ def test_it_is_said_once_when_turns_wait() -> None:
     gate = Gate("programs", 1)
     room = ProgramRoom(gate)
     room.room({1: 0}, memory(0))
-    room.room({1: 100 * MIB}, memory(0))
-    assert room.words(memory(0)) is None  # nobody waits
     lane = Lane(1, "host", (gate,))
     lane.jobs.append(Job(1, lane, Timing()))
+    assert room.words(memory(0)) is None  # nobody waits
     gate.waiting["host"].append(lane)
     assert room.words(memory(0)) is None  # not for memory
     gate.take(0.0)
+    assert room.words(memory(0)) is None  # nor is it known how much they take
+    room.room({1: 100 * MIB}, memory(0))
     assert room.words(memory(0)) == (
         "the memory bears no more agent programs: 1 run, of 100 MiB each, and 512 MiB of 10240 MiB "
         "are available; turns that wait: 1"
