@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from hmz_mp.fanin.outliers import outlying, spread
@@ -57,12 +58,12 @@ def _line(finding: Finding) -> str:
     return f"{name_of(finding.item_id)}: {status}{one_line(finding.finding)}{doubt}{where}"
 
 
-def brief(report: Report, max_chars: int) -> str:
+def brief(report: Report, max_chars: int, *, findings: bool = True) -> str:
     """Return the headline, and after it as many lines as fit, the most telling first."""
     lines = [headline(report)]
     size = len(lines[0])
     left_out = 0
-    for line in _lines(report):
+    for line in chain(_lines(report), _findings(report) if findings else ()):
         if size + 1 + len(line) > max_chars - _RESERVE:
             left_out += 1
             continue
@@ -81,6 +82,10 @@ def _lines(report: Report) -> Iterator[str]:
         yield f"of those answered, these are {len(answered):,} that were selected"
     for name in report.metrics():
         yield _metric(report, name)
+
+
+def _findings(report: Report) -> Iterator[str]:
+    answered = [one for one in report if one.status != "failed"]
     groups, single = _alike(answered)
     for text, members in groups:
         yield f"{len(members):,} say: {one_line(text)}: {_names(members)}"

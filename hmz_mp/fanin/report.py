@@ -238,15 +238,17 @@ class Report:
 
     # Forms.
 
-    def brief(self, max_chars: int = 2000) -> str:
+    def brief(self, max_chars: int = 2000, *, findings: bool = True) -> str:
         """Return what a model needs of it: totals, failures, groups and outliers.
+
+        After those come findings one by one, as many as fit, unless ``findings`` is false.
 
         How many items were asked about, answered and failed, and which failed, always stands,
         also where that alone is longer than ``max_chars``.
         """
         from hmz_mp.fanin.brief import brief
 
-        return brief(self, max_chars)
+        return brief(self, max_chars, findings=findings)
 
     def to_json(self) -> str:
         """Return the report as a JSON object in ASCII, which holds ids of any bytes."""

@@ -175,6 +175,20 @@ async def test_four_hundred_calls_in_one_turn(pool: Pool) -> None:
     assert (width.most, width.asked) == (10, 400)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_four_hundred_calls_take_what_the_cap_implies() -> None:
+    async with Pool(2) as pool, Width.measured(hold=0.4) as width:
+        dispatcher = Dispatcher([wide], at_once=0, limits={"wide": pool.limit("ten", at_once=10)})
+        await dispatcher.run([use("wide", port=width.url)])
+        width.stayed = 0.0
+        began = time.monotonic()
+        await dispatcher.run([use("wide", port=width.url)] * 400)
+        took = time.monotonic() - began
+    assert width.most == 10
+    assert took <= 1.1 * width.stayed / 10
+
+
 @pytest.mark.parametrize(
     ("at_once", "limits", "most"),
     [(5, {}, 5), (0, {"wide": 4}, 4), (3, {"wide": 9}, 3), (9, {("wide", "weather"): 2}, 2)],

@@ -17,7 +17,10 @@ from tests.model_servers.openai import OpenAI
 from tests.model_servers.serving import serving
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ["agents.md", "bench.md", "chat.md", "exec.md", "flows.md", "runs.md", "worktrees.md"]
+PAGES = [
+    *("agents.md", "bench.md", "chat.md", "exec.md", "fan-in.md", "flows.md", "runs.md"),
+    *("triage.md", "worktrees.md"),
+]
 
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MARK = "---- status"
@@ -100,4 +103,4 @@ def test_a_page_says_what_happens(bash: list[str], page: str, tmp_path: Path) ->
 def test_every_example_is_in_the_pages() -> None:
     text = "".join((DOCS / page).read_text(encoding="utf-8") for page in PAGES)
     for flow in (DOCS / "examples" / "flows").glob("*.py"):
-        assert f"-f flows/{flow.name}" in text
+        assert f"flows/{flow.name}" in text

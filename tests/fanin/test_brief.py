@@ -31,6 +31,10 @@ def test_a_brief_is_totals_failures_outliers_and_groups() -> None:
     ]
 
 
+def test_a_brief_without_single_findings() -> None:
+    assert TWENTY.brief(findings=False).splitlines() == TWENTY.brief().splitlines()[:4]
+
+
 @pytest.mark.parametrize("size", [0, 1, 90, 150, 200, 300, 400, 500, 5000])
 def test_a_brief_keeps_to_its_size_and_always_has_what_failed(size: int) -> None:
     said = TWENTY.brief(size)

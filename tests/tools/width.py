@@ -6,6 +6,7 @@ What is measured is what the service sees, whichever processes the calls come fr
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -17,10 +18,14 @@ from tests.helpers import await_until
 
 
 class Width:
-    """``now`` are in it, ``most`` were at once, ``asked`` in all; each stays ``hold`` seconds."""
+    """``now`` are in it, ``most`` were at once, ``asked`` in all; each stays ``hold`` seconds.
+
+    ``longest`` is what one stayed at most, ``stayed`` what all did together.
+    """
 
     def __init__(self, hold: float) -> None:
         self.now = self.most = self.asked = 0
+        self.longest = self.stayed = 0.0
         self.hold = hold
         self.url = ""
 
@@ -41,6 +46,7 @@ class Width:
             self.now += 1
             self.asked += 1
             self.most = max(self.most, self.now)
+            began = time.monotonic()
             try:
                 with anyio.move_on_after(self.hold):
                     await stream.receive()  # it ends when the client does
@@ -48,6 +54,9 @@ class Width:
                 pass
             finally:
                 self.now -= 1
+                took = time.monotonic() - began
+                self.longest = max(self.longest, took)
+                self.stayed += took
 
     async def reached(self, number: int) -> None:
         """Wait until so many are in it."""

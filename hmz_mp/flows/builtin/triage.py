@@ -58,7 +58,7 @@ async def run(agents: Agents, task: str, settings: Settings | None = None) -> No
         items.values(), ask(agents.measure, partial(about, task), schema=dict[str, Any]),
         on_failure="partial",
     )  # fmt: skip
-    print(measured.brief())
+    print(measured.brief(findings=False))
     reasons = standing_out(measured, settings)
     chosen = [items[item_id] for item_id in list(reasons)[: settings.most]]
     looked = await fan_out(
