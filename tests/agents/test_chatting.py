@@ -42,8 +42,11 @@ SCRIPT: dict[str, Any] = {
             "match": "^too long",
             "steps": [{"status": 400, "times": 9, "message": "prompt is too long"}],
         },
-        {"match": "^cut", "steps": [{"stream_cut": True, "text": "a b c d e f g h i j"}]},
-        {"match": "^hang", "steps": [{"hang_s": 30}]},
+        {
+            "match": "^cut",
+            "steps": [{"stream_cut": True, "times": 99, "text": "a b c d e f g h i j"}],
+        },
+        {"match": "^hang", "steps": [{"hang_s": 30, "times": 99}]},
         {"match": "^slow", "steps": [{"text": "one two three four five six", "word_s": 0.01}]},
         {"match": "^long", "steps": [{"text": "one", "finish_reason": "length"}]},
     ],
@@ -213,6 +216,7 @@ async def test_a_session_goes_on_when_its_worker_was_killed(
     session = make().new()
     with running(pool) as run:
         await session.aturn("say a")
+        before = place.server.asked("hang in there")
         failures: list[Failed] = []
 
         async def lose() -> None:
@@ -220,7 +224,7 @@ async def test_a_session_goes_on_when_its_worker_was_killed(
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(lose)
-            await await_until(lambda: place.server.asked("hang in there"))
+            await await_until(lambda: place.server.asked("hang in there") > before)
             worker = await lost_worker(run)
         assert await session.aturn("say b") == "b"
     assert texts(place) == ["say a", "a", "say b"]
@@ -288,7 +292,8 @@ def _folder(agent: Agent) -> Path:
 async def test_failures_say_of_what_sort_they_are(
     pool: Pool, make: Make, prompt: str, kind: str
 ) -> None:
-    failed = await failure(make(stall=0.2).aturn(prompt))
+    stall = 0.2 if prompt == "hang" else 20
+    failed = await failure(make(stall=stall).aturn(prompt))
     assert failed.kind == kind
     assert failed.retry_after == (7 if kind == "limited" else None)
 
@@ -300,14 +305,16 @@ async def test_too_long(pool: Pool, make: Make) -> None:
 
 @one_service
 async def test_a_busy_service_is_waited_for(pool: Pool, make: Make, place: Place) -> None:
+    prompt = f"busy, number {len(place.server.requests)}"  # faults are counted by prompt
     with running(pool) as run:
-        assert await make(backoff="true").aturn(f"busy, {place.service}") == "ok"
+        assert await make(backoff="true").aturn(prompt) == "ok"
     (record,) = run.records()
     assert record.attempts == 3
 
 
 async def test_stopping_in_the_middle(pool: Pool, make: Make, place: Place) -> None:
     agent, other = make(), make()
+    before = place.server.asked("hang on")
     ended: list[object] = []
 
     async def ask() -> None:
@@ -318,7 +325,7 @@ async def test_stopping_in_the_middle(pool: Pool, make: Make, place: Place) -> N
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ask)
-        await await_until(lambda: place.server.asked("hang on"))
+        await await_until(lambda: place.server.asked("hang on") > before)
         agent.stop()
     assert isinstance(ended[0], Stopped)
     assert await other.aturn("say a") == "a"

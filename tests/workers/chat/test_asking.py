@@ -39,28 +39,28 @@ SCRIPT: dict[str, Any] = {
         {"match": "^call", "steps": [{"text": "Looking.", "calls": CALLS}, {"text": "Seen."}]},
         {"match": "^many", "steps": [{"calls": [{"tool": "look"}] * 400}]},
         {"match": "^only call", "steps": [{"tool": "leave"}, {"text": "Left."}]},
-        {"match": "^limited", "steps": [{"status": 429, "times": 9, "retry_after": 7}]},
-        {"match": "^nobody", "steps": [{"status": 401, "times": 9, "message": "no sk-secret"}]},
-        {"match": "^not you", "steps": [{"status": 403, "times": 9}]},
-        {"match": "^no such", "steps": [{"status": 404, "times": 9, "message": "no model tiny"}]},
-        {"match": "^overloaded", "steps": [{"status": 529, "times": 9}]},
-        {"match": "^broken", "steps": [{"status": 500, "times": 9}]},
+        {"match": "^limited", "steps": [{"status": 429, "times": 99, "retry_after": 7}]},
+        {"match": "^nobody", "steps": [{"status": 401, "times": 99, "message": "no sk-secret"}]},
+        {"match": "^not you", "steps": [{"status": 403, "times": 99}]},
+        {"match": "^no such", "steps": [{"status": 404, "times": 99, "message": "no model tiny"}]},
+        {"match": "^overloaded", "steps": [{"status": 529, "times": 99}]},
+        {"match": "^broken", "steps": [{"status": 500, "times": 99}]},
         {
             "match": "^too long",
-            "steps": [{"status": 400, "times": 9, "message": "prompt is too long: 9 > 8"}],
+            "steps": [{"status": 400, "times": 99, "message": "prompt is too long: 9 > 8"}],
         },
         {
             "match": "^no context",
-            "steps": [{"status": 400, "times": 9, "kind": "context_length_exceeded"}],
+            "steps": [{"status": 400, "times": 99, "kind": "context_length_exceeded"}],
         },
-        {"match": "^bad", "steps": [{"status": 400, "times": 9, "message": "no such option"}]},
-        {"match": "^cut", "steps": [{"stream_cut": True, "times": 9, "text": LONG}]},
+        {"match": "^bad", "steps": [{"status": 400, "times": 99, "message": "no such option"}]},
+        {"match": "^cut", "steps": [{"stream_cut": True, "times": 99, "text": LONG}]},
         {
             "match": "^error inside",
             "steps": [
                 {
                     "stream_error": {"type": "overloaded_error", "message": "too busy"},
-                    "times": 9,
+                    "times": 99,
                     "text": LONG,
                 }
             ],
@@ -70,12 +70,12 @@ SCRIPT: dict[str, Any] = {
             "steps": [
                 {
                     "stream_error": {"type": "rate_limit_error", "message": "too many"},
-                    "times": 9,
+                    "times": 99,
                     "text": LONG,
                 }
             ],
         },
-        {"match": "^hang", "steps": [{"hang_s": 30}]},
+        {"match": "^hang", "steps": [{"hang_s": 30, "times": 99}]},
         {
             "match": "^cut at most",
             "steps": [{"text": LONG, "finish_reason": "length", "stop_reason": "max_tokens"}],
@@ -357,10 +357,11 @@ async def test_a_connection_that_was_closed_is_opened_once_more(
 
 
 async def test_leaving_in_the_middle(place: Place, clients: Clients) -> None:
+    before = place.server.asked("hang here")
     with anyio.CancelScope() as scope:
 
         async def leave() -> None:
-            await await_until(lambda: place.server.asked("hang here"))
+            await await_until(lambda: place.server.asked("hang here") > before)
             scope.cancel()
 
         async with anyio.create_task_group() as tasks:

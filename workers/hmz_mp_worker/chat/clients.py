@@ -122,9 +122,7 @@ def _made(settings: Settings) -> Client:
         reason = f"{service}/ needs a package: pip install 'hmz-mp[{name}]' ({error})"
         raise NoClient(Failed("died", reason)) from None
     # A read times out when no byte has come for so long: pings count as signs of life.
-    timeout = module.Timeout(
-        settings.stall, connect=min(settings.stall, _CONNECT_SECONDS), pool=None
-    )
+    timeout = module.Timeout(settings.stall, connect=_CONNECT_SECONDS, pool=None)
     key = _key(settings)
     sdk = getattr(module, _CLASSES[service])(
         api_key=key or _NO_KEY,
