@@ -28,7 +28,8 @@ __all__ = ["Watch"]
 _LIMITED = 0.1  # seconds between looks while turns with a memory limit run
 _BUSY = 0.5  # while others do
 _IDLE = 5.0  # while none does
-_PROGRAMS = 1.0  # between looks at agents' programs while no turn waits for them
+_PROGRAMS_LEAST = 1.0  # between looks at agents' programs while no turn waits for them, and always
+_PROGRAMS = 50.0  # times as long as a look takes: 0.1 ms for a program, of which there are hundreds
 _IDLE_LEAST = 256 << 20  # what an idle worker may hold at least
 
 _log = logging.getLogger("hmz_mp")
@@ -51,7 +52,7 @@ class Watch:
         self.memory: Callable[[], MachineMemory] = machine_memory
         self.idle_bound = 0  # bytes; 0 until it is known
         self._programs: ProgramRoom | None = None
-        self._programs_seen = 0.0
+        self._programs_due = 0.0
         self._driver = driver
         self._policy = policy
         self._start_timeout = start_timeout
@@ -158,16 +159,16 @@ class Watch:
     def _look_at_programs(self) -> None:
         """Have as many turns of agent programs as memory bears."""
         room, now = self._programs, monotonic()
-        if room is None:
+        if room is None or now < self._programs_due:
             return
-        if now < self._programs_seen + _PROGRAMS and not any(room.gate.waiting.values()):
-            return
-        self._programs_seen = now
         hosts = [one for one in self._policy.roster.workers.values() if one.kind == "host"]
         trees: dict[int, int] = {}
         for host in hosts:
             trees |= programs_of(self.engine.pid(host.id))
         memory = self.memory()
+        waiting = any(room.gate.waiting.values())
+        took = monotonic() - now
+        self._programs_due = now + max(_PROGRAMS * took, 0.0 if waiting else _PROGRAMS_LEAST)
         self._policy.resize(room.gate, room.room(trees, memory), now)
         words = room.words(memory)
         if words is not None:
