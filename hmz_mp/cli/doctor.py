@@ -85,10 +85,7 @@ def _object(found: Examination) -> dict[str, Any]:
         "cpus": {"used": cpus.usable, "why": cpu_reasons(cpus), **cpus._asdict()},
         "memory": {"total": memory.total, "available": memory.available},
         "programs": [_program_object(one, memory) for one in found.programs],
-        "packages": [
-            {"name": one.known.name, "agents": one.known.agents, "version": one.version}
-            for one in found.packages
-        ],
+        "packages": [_package_object(one) for one in found.packages],
         "abilities": [one._asdict() for one in found.abilities],
     }
 
@@ -103,6 +100,15 @@ def _program_object(one: Found, memory: MachineMemory) -> dict[str, Any]:
         "problem": one.problem,
         "memory_each": each,
         "fit": processes_that_fit(memory, each) if each is not None and one.works else None,
+    }
+
+
+def _package_object(one: Found) -> dict[str, Any]:
+    return {
+        "name": one.known.name,
+        "agents": one.known.agents,
+        "version": one.version,
+        "key": {"name": one.known.key, "is_set": one.known.has_key} if one.known.key else None,
     }
 
 
@@ -137,8 +143,15 @@ def _agents(found: Examination) -> Iterator[_Line]:
     for one in found.programs:
         yield one.known.name, *_program_words(one, found.memory)
     for one in found.packages:
-        words = one.version or f"not installed ({one.known.agents})"
-        yield f"{one.known.name}", words, _GOOD if one.works else _ABSENT
+        yield one.known.name, *_package_words(one)
+
+
+def _package_words(one: Found) -> tuple[str, str]:
+    if one.version is None:
+        return f"not installed ({one.known.agents})", _ABSENT
+    if not one.known.key:
+        return one.version, _GOOD
+    return f"{one.version}; {one.known.key} is {'' if one.known.has_key else 'not '}set", _GOOD
 
 
 def _program_words(one: Found, memory: MachineMemory) -> tuple[str, str]:

@@ -38,12 +38,19 @@ _QUIET = {
 class Known(NamedTuple):
     """A program or package, the agents it is for, and the bytes one process of it was seen to hold.
 
-    ``memory`` is ``None`` where nobody has measured it.
+    ``memory`` is ``None`` where nobody has measured it. ``key`` is the variable of the environment
+    that has the key of the package's service, if it needs one.
     """
 
     name: str
     agents: str
     memory: int | None = None
+    key: str = ""
+
+    @property
+    def has_key(self) -> bool:
+        """Whether that variable is set; what it is set to is nobody's business."""
+        return bool(os.environ.get(self.key))
 
 
 PROGRAMS = (
@@ -56,8 +63,8 @@ PROGRAMS = (
 )
 PACKAGES = (
     Known("agent-client-protocol", "acp/"),
-    Known("openai", "openai/"),
-    Known("anthropic", "anthropic/"),
+    Known("openai", "openai/", key="OPENAI_API_KEY"),
+    Known("anthropic", "anthropic/", key="ANTHROPIC_API_KEY"),
 )
 
 

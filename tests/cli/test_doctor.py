@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 from pathlib import Path
@@ -67,6 +68,15 @@ def test_for_people() -> None:
     assert [line for line in lines if line != line.rstrip()] == []
 
 
+def test_a_services_key_is_looked_for_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = Found(Known("openai", "openai/", key="HMZ_MP_TEST_KEY"), version="3.0")
+    found = dataclasses.replace(examination(), packages=[package])
+    monkeypatch.setenv("HMZ_MP_TEST_KEY", "sk-secret")
+    assert "  openai   3.0; HMZ_MP_TEST_KEY is set" in printed(found, None)
+    monkeypatch.delenv("HMZ_MP_TEST_KEY")
+    assert "  openai   3.0; HMZ_MP_TEST_KEY is not set" in printed(found, None)
+
+
 @pytest.mark.parametrize("width", [40, 25, 10])
 def test_it_fits_narrow_terminals(width: int) -> None:
     lines = printed(examination(), width)
@@ -83,6 +93,9 @@ def test_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["works"] is True
     assert found["cpus"]["used"] >= 1
     assert {one["name"] for one in found["programs"]} >= {"claude", "codex"}
+    keys = {one["name"]: one["key"] for one in found["packages"]}
+    assert keys["openai"]["name"] == "OPENAI_API_KEY"
+    assert keys["agent-client-protocol"] is None
     assert {one["name"] for one in found["abilities"]} >= {"git", "pidfd", "shared memory"}
 
 
