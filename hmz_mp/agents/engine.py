@@ -29,6 +29,8 @@ class Engine(NamedTuple):
     ``converses`` says that it is an agent that keeps conversations and knows of schemas: then it
     is given the `Request` itself. Such an agent can be told something in the middle of a turn,
     unless ``interjects`` is false. ``holds`` is what has to live as long as the agent.
+
+    ``source`` is a digest of the code that answers, where that is the user's own.
     """
 
     call: Callable[..., Any]
@@ -42,3 +44,4 @@ class Engine(NamedTuple):
     prices: bool = False
     account: str = ""
     programs: bool = False
+    source: str = ""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hmz_mp import portal
+from hmz_mp.agents.identity import asked
 from hmz_mp.agents.pieces import Pieces
 from hmz_mp.agents.prompts import Prompt, as_prompt
 from hmz_mp.agents.turns import cancel_all
@@ -47,6 +48,7 @@ class Session(msgspec.Struct, gc=False, eq=False):
     _pool: Any = None
     _pooled: Any = None  # this session's own in that pool
     _talk: Any = None  # its `_Talk`, with an agent that converses
+    _asked: str = ""  # what was asked last, and before it
 
     def __repr__(self) -> str:
         return f"<Session {self.id} {self._place} turns>"
@@ -120,8 +122,10 @@ class Session(msgspec.Struct, gc=False, eq=False):
             conversation=talk.id if talk is not None else "",
             begun=talk is not None and talk.has_begun(),
             known_as=talk.known_as() if talk is not None else "",
+            after=self._asked,
             **settings,
         )
+        self._asked = asked(turn.record.identity)
         if talk is not None:
             talk.add(turn)
         return turn
@@ -148,10 +152,15 @@ class _Talk:
         self._known_as: str | None = None
 
     def add(self, turn: AgentTurn) -> None:
-        """Take note of a turn; what has ended is let go."""
+        """Take note of a turn; what has ended is let go.
+
+        One that an earlier execution of the run was answered has its conversation to go on with.
+        """
         self.has_begun()
         self._turns = [one for one in self._turns if not one.done]
         self._turns.append(turn)
+        if turn.recalled:
+            self.id = turn.record.kept_as
 
     def has_begun(self) -> bool:
         """Whether a turn was answered, so that the conversation is there to be gone on with."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hmz_mp import portal
 from hmz_mp.agents.failures import busy_of, pressure_of, worth_retrying
+from hmz_mp.agents.identity import Identities
 from hmz_mp.agents.placing import in_worktree, placed
 from hmz_mp.agents.schema import decoder_for
 from hmz_mp.agents.turns import AgentTurn, TurnEvent
@@ -45,8 +46,8 @@ class Submitter:
 
     # The whole state: how many sessions there were; turns in flight by the pool's turn, and what
     # was heard of one, by thread, that is just being submitted; the reason to stop; the watchers;
-    # the last pool, set up for this agent; how many of its turns go at once; and what they have
-    # used.
+    # the last pool, set up for this agent; how many of its turns go at once; what they have used,
+    # and their identities.
     def __init__(self, spec: str, id: str, engine: Engine) -> None:  # noqa: A002  # as in api.md
         self.spec = spec
         self.id = id
@@ -59,6 +60,7 @@ class Submitter:
         self._view: tuple[Pool, Caller, portal.Home] | None = None
         self._width: AtOnce = 0
         self._usages = Usages()
+        self._identities: Identities | None = None
 
     @property
     def usages(self) -> Usages:
@@ -146,6 +148,7 @@ class Submitter:
         begun: bool = False,
         known_as: str | None = "",
         pursue: bool = False,
+        after: str | None = None,
     ) -> AgentTurn:
         """Submit one turn to a view of the pool, or to a session of one.
 
@@ -155,8 +158,13 @@ class Submitter:
         at, tree = placed(cwd, None if session is None else (self, session))
         if session is None:
             self.opened += 1
-            session = f"{self.id}-{self.opened}"
+            session, kept_as = f"{self.id}-{self.opened}", ""
+        else:
+            kept_as = conversation or session
         run = current_run()
+        identity = ""
+        if run is not None:
+            identity = self._identify(prompt, at, schema=schema, pursue=pursue, after=after)
         record = TurnRecord(
             item_id=prompt.item_id or (f"{session}.{place}" if place else session),
             agent=self.spec,
@@ -166,6 +174,8 @@ class Submitter:
             prompt=prompt.text,
             path=prompt.file,
             cwd=at if tree is None else None,
+            identity=identity,
+            kept_as=kept_as,
         )
         turn = AgentTurn(
             record,
@@ -203,6 +213,11 @@ class Submitter:
         submit = partial(view.submit, call, *arguments)
         self._submit(turn, submit)
         return turn
+
+    def _identify(self, prompt: Prompt, cwd: str | None, **settings: Any) -> str:
+        if self._identities is None:
+            self._identities = Identities(self.id, self.spec, self._engine.source)
+        return self._identities.of(prompt, cwd, **settings)
 
     def _submit(self, turn: AgentTurn, submit: Callable[[], Turn]) -> None:
         """Hand a turn to the pool, which may ship it at once: before anybody knows whose it is."""

@@ -97,6 +97,7 @@ class AgentTurn:
         "done",
         "error",
         "home",
+        "recalled",
         "record",
         "stopping",
     )
@@ -117,6 +118,7 @@ class AgentTurn:
         self.error: BaseException | None = None
         self.stopping: Stopped | None = None
         self.done = False
+        self.recalled = False  # answered by an earlier execution of the run
         self._owner = owner
         self._decode = decode
         self._observer = observer
@@ -129,17 +131,21 @@ class AgentTurn:
     def submit(self, submit: Callable[[], Turn], refusal: str | None) -> Turn | None:
         """Submit the turn to the pool.
 
-        ``None`` if it was refused, by the run or for the agent's ``refusal``: it has ended then.
+        ``None`` if it was refused, by the run or for the agent's ``refusal``, or was answered
+        before: it has ended then.
         """
         record = self.record
         record.submitted_at = time.time()
         record.cancel = self.stop
         if self._observer is not None:
             try:
-                self._observer.submitted(record)
+                known = self._observer.submitted(record)
             except Stopped as error:
                 self._observer = None  # it has had its say
                 self._end("not_run", error)
+                return None
+            if known is not None:
+                self._recall(known)
                 return None
         if self._owner.watched:
             self._owner.tell(TurnEvent("submitted", record))
@@ -157,7 +163,7 @@ class AgentTurn:
     def heard(self, event: object) -> None:
         """Take note of an event of the pool's turn."""
         record = self.record
-        if self.done:
+        if record.ended_at is not None:
             return
         if isinstance(event, Shipped):
             record.worker = event.worker
@@ -168,6 +174,8 @@ class AgentTurn:
                 record.began_at = record.began_at or time.time()
                 record.state = "running"
                 self._say("began")
+            else:
+                self._say("said", event)
             return
         if isinstance(event, PutBack):
             record.state = "waiting"
@@ -250,25 +258,52 @@ class AgentTurn:
                 record.detail = detail_of(error)
                 record.failure = kind_of(error)
         record.state = state  # last, as it may be written down at any time
-        self.done = True
         self._turn = None
-        self._say("ended")
+        if self._observer is None:
+            self._is_done()
+            return
+        try:
+            self._observer.ended(record, self._is_done)
+        except Exception:
+            log.exception("the run raised on being told that %s ended", record.item_id)
+            self._is_done()
+
+    def _recall(self, known: TurnRecord) -> None:
+        """End the turn with the answer that it had when it was asked before."""
+        self._observer = None
+        self.record = known
+        self.recalled = True
+        text = known.answer or ""
+        try:
+            self.answer = text if self._decode is None else self._decode(text)
+        except NotOfSchema as error:  # a secret in it was masked
+            self.error = self._failure(error)
+        self._owner.usages.recall(known)
+        if self._owner.watched:
+            self._owner.tell(TurnEvent("submitted", known))
+        self._is_done()
+
+    def _is_done(self) -> None:
+        """Let everybody have the outcome."""
+        if self.done:
+            return
+        self.done = True
+        if self._owner.watched:
+            self._owner.tell(TurnEvent("ended", self.record))
         if self._listener is not None:
             self._listener.close()
         for waiter in self._waiters:
             self.home.wake(waiter)
 
-    def _say(self, kind: Literal["began", "said", "ended"], event: object = None) -> None:
+    def _say(self, kind: Literal["began", "said"], event: object = None) -> None:
         """Tell the run, then the agent. What the run raises is logged: the turn is who waits."""
         record, observer = self.record, self._observer
         if observer is not None:
             try:
                 if kind == "began":
                     observer.began(record)
-                elif kind == "said":
-                    observer.said(record, event)
                 else:
-                    observer.ended(record)
+                    observer.said(record, event)
             except Exception:
                 log.exception("the run raised on being told that %s %s", record.item_id, kind)
         if self._owner.watched:

@@ -45,6 +45,13 @@ class Usages:
         """The sum so far."""
         return self._spent
 
+    def recall(self, record: TurnRecord) -> None:
+        """Add what a turn had used that is answered from what was written down."""
+        self._spent = _sum(
+            self._spent,
+            Usage("", record.input_tokens, record.output_tokens, cost_usd=record.cost_usd),
+        )
+
     def add(self, usages: Iterable[Usage], record: TurnRecord) -> None:
         """Add what a turn has used to its record, and to the sum."""
         by_model = {one["model"]: one for one in _read(record.usage)} if record.usage else {}

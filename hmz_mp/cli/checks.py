@@ -58,6 +58,8 @@ class Options:
     worktree: bool = False
     style: Style | None = None
     quiet: bool = False
+    resume: str | None = None  # the run that goes on; with `retry`, only what failed in it
+    retry: bool = False
 
     @property
     def selects(self) -> bool:

@@ -11,30 +11,39 @@ import select
 import signal
 import sys
 import time
-from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from contextlib import ExitStack, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from hmz_mp import portal
 from hmz_mp.cli.output import AnswerWriter, HeldRows, give_up_stdout, own_stdout
 from hmz_mp.cli.patching import apply_run, close_worktrees, make_worktrees, patch_lines
 from hmz_mp.cli.progress import make_display
+from hmz_mp.cli.resuming import as_given, resumed_lines, take_up
 from hmz_mp.cli.summary import Ending, summary
 from hmz_mp.core.ambient import run_variable
 from hmz_mp.core.pool import Pool
 from hmz_mp.errors import BadInput, Stopped
 from hmz_mp.flows.tracebacks import flow_traceback
 from hmz_mp.runs import runs_directory
+from hmz_mp.runs.database import Beginning
 from hmz_mp.runs.ledger import Ledger
+from hmz_mp.runs.replay import Replay
 from hmz_mp.runs.run import Run
 from hmz_mp.terminal import printable
 from hmz_mp.worktrees.trees import worktrees_variable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from anyio.abc import TaskStatus
 
     from hmz_mp.cli.checks import Checked
     from hmz_mp.cli.progress import Display
+    from hmz_mp.core.ambient import Item, TurnRecord
+    from hmz_mp.runs.reading import RecordedRun
     from hmz_mp.worktrees.applying import Application
     from hmz_mp.worktrees.trees import Worktrees
 
@@ -56,21 +65,15 @@ def conduct(checked: Checked) -> int:
             if sys.stdout is None:
                 raise BadInput(f"--{checked.options.style}: standard output is closed")
             writer = AnswerWriter(stack.enter_context(own_stdout()), checked.options.style)
-        ledger = Ledger.create(
-            runs_directory(checked.root),
-            command=["hmz-mp", *sys.argv[1:]],
-            flow=checked.options.flow,
-            agents=checked.options.agents,
-            task=checked.options.task,
-            options=_recorded(checked),
-            on_error=lambda reason: _say(f"hmz-mp: {printable(reason)}"),
-        )
+        ledger, recorded = _ledger(checked)
         stack.callback(ledger.close)
+        if recorded is not None:
+            stack.enter_context(recorded)
         trees = make_worktrees(checked, ledger)
         stack.callback(close_worktrees, trees)
         display = make_display(time.monotonic, quiet=checked.options.quiet)
         stack.callback(display.close)
-        conductor = Conductor(checked, ledger, display, writer, trees)
+        conductor = Conductor(checked, ledger, display, writer, trees, recorded)
         anyio.run(conductor.carry_out)
         status = conductor.settle()
     if conductor.reader_left or _stdout_is_broken():
@@ -84,9 +87,30 @@ def conduct(checked: Checked) -> int:
     return status
 
 
+def _ledger(checked: Checked) -> tuple[Ledger, RecordedRun | None]:
+    """Return a new ledger, or that of the run that goes on, and this run as it was left."""
+    options = checked.options
+    beginning = Beginning(
+        command=["hmz-mp", *sys.argv[1:]],
+        flow=options.flow,
+        agents=options.agents,
+        task=options.task,
+        options=_recorded(checked),
+    )
+    if options.resume is not None:
+        return take_up(checked, beginning, _say_unrecorded)
+    runs_dir = runs_directory(checked.root)
+    return Ledger.create(runs_dir, **beginning._asdict(), on_error=_say_unrecorded), None
+
+
+def _say_unrecorded(reason: str) -> None:
+    _say(f"hmz-mp: {printable(reason)}")
+
+
 def _recorded(checked: Checked) -> dict[str, object]:
     options = checked.options
     return {
+        "given": as_given(options),
         "include": options.include,
         "exclude": options.exclude,
         "changed_since": options.changed_since,
@@ -128,8 +152,9 @@ class Conductor:
 
     Its whole state: how often it was interrupted; how the flow ended and how many
     turns were in flight at most, and what was found out of that; whether the reader of
-    standard output, or a flow's thread, was left; and the two scopes that end the flow, and
-    everything.
+    standard output, or a flow's thread, was left; what is known of earlier executions; what a
+    resumable flow keeps; answers that neither the ledger nor standard output takes; and the two
+    scopes that end the flow, and everything.
     """
 
     def __init__(
@@ -139,6 +164,7 @@ class Conductor:
         display: Display,
         writer: AnswerWriter | None,
         trees: Worktrees,
+        recorded: RecordedRun | None = None,
     ) -> None:
         self.bad_input: BadInput | None = None
         self.reader_left = False
@@ -149,6 +175,13 @@ class Conductor:
         self._writer = writer
         self._trees = trees
         self._rows = HeldRows(writer) if writer is not None else None
+        self._replay: Replay | None = None
+        self._state: dict[str, Any] | None = {} if checked.flow.resumable else None
+        if recorded is not None:
+            self._replay = Replay(recorded, ledger.execution, retry=checked.options.retry)
+            self._state = recorded.state() if checked.flow.resumable else None
+        self._unrecorded: list[str] = []
+        self._state_is_lost = False
         self._interruptions = 0
         self._flow_error: BaseException | None = None
         self._flow_ended = False
@@ -171,11 +204,14 @@ class Conductor:
             pool=pool,
             ledger=self._ledger,
             task=options.task,
-            select=self._checked.items,
+            select=self._items,
             max_failures=options.max_failures,
             budget=options.budget,
-            on_record=self._rows.add if self._rows is not None else None,
+            replay=self._replay,
+            state=self._state,
+            on_record=self._note_record,
         )
+        self._ledger.on_commit = partial(self._note_commit, portal.home().soon)
         async with anyio.create_task_group() as beside:
             await beside.start(self._listen)
             beside.start_soon(self._watch)
@@ -194,12 +230,32 @@ class Conductor:
             self._width = min(self._width, at_once)
         self._found = pool.widths()
 
+    def _note_commit(self, soon: Callable[[Callable[[], object]], object], puts: int) -> None:
+        with suppress(RuntimeError):  # the loop has ended, and `settle` asks for itself
+            soon(partial(self._run.written, puts))
+
+    def _items(self) -> Sequence[Item]:
+        items = self._checked.items()
+        if self._replay is None:
+            return items
+        chosen = self._replay.chosen([item.item_id for item in items])
+        return [item for item, wanted in zip(items, chosen, strict=True) if wanted]
+
+    def _note_record(self, record: TurnRecord) -> None:
+        if self._rows is not None:
+            self._rows.add(record)
+        elif self._ledger.error is not None and record.state == "ok":
+            answer = printable(record.answer or "", multiline=True)
+            self._unrecorded.append(f"{printable(record.item_id)}: {answer}")
+
     async def _drive(self) -> None:
         checked = self._checked
         token = run_variable.set(self._run)
         trees_token = worktrees_variable.set(self._trees)
         try:
-            await checked.flow.run(checked.agents, checked.options.task, checked.settings)
+            await checked.flow.run(
+                checked.agents, checked.options.task, checked.settings, self._state
+            )
             self._flow_ended = True
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             self._flow_ended = True
@@ -246,11 +302,25 @@ class Conductor:
         while True:
             await anyio.sleep(LOOK_SECONDS)
             self._flush()
+            self._keep_state()
             self._display.look(self._run.tally, self._pool.widths())
             if self._ledger.error is not None and self._trees.opened is not None:
                 self._run.halt("patches cannot be recorded", end_running=True)
 
+    def _keep_state(self) -> None:
+        try:
+            self._run.keep_state()
+        except (TypeError, ValueError) as error:
+            if not self._state_is_lost:
+                self._state_is_lost = True
+                _say(f"hmz-mp: the flow's state is not written down: {printable(str(error))}")
+
     def _flush(self) -> None:
+        if self._unrecorded:
+            with self._display.aside():
+                for line in self._unrecorded:
+                    _say(line)
+            self._unrecorded.clear()
         writer = self._writer
         if writer is None or self.reader_left:
             return
@@ -272,6 +342,11 @@ class Conductor:
         """Account for every item, write down how the run ended, say so; return the status."""
         run = self._run
         run.finish()
+        self._keep_state()
+        if self._went_its_way():
+            run.drop_replaced()
+        self._ledger.flush()
+        run.written(sys.maxsize)
         self._display.close()
         self._flush()  # a reader may have gone since the last look
         status, word = self._status()
@@ -292,6 +367,10 @@ class Conductor:
             self._say_summary(patches)
         self.left_behind = not self._flow_ended and not self._checked.flow.is_async
         return status
+
+    def _went_its_way(self) -> bool:
+        """Whether the flow has ended by itself, with all that it asked for."""
+        return self._flow_ended and self._flow_error is None and self._run.halted is None
 
     def _status(self) -> tuple[int, str]:
         tally = self._run.tally
@@ -324,6 +403,10 @@ class Conductor:
         quiet = self._checked.options.quiet
         for line in summary(self._run.tally, ending, quiet=quiet):
             _say(line)
+        if self._replay is not None:
+            ended = self._went_its_way() and self._state is None and not self._checked.options.retry
+            for line in resumed_lines(self._run.tally, self._replay, ended=ended, quiet=quiet):
+                _say(line)
         for line in patch_lines(patches, self._run.id, quiet=quiet):
             _say(line)
 

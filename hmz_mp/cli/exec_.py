@@ -13,15 +13,26 @@ import click
 from hmz_mp.cli.checks import Options, check
 from hmz_mp.cli.conduct import conduct
 from hmz_mp.cli.dry_run import dry_run
+from hmz_mp.cli.resuming import with_recorded
 from hmz_mp.core.limits import AUTO
 from hmz_mp.runs.costs import Budget
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from hmz_mp.core.limits import AtOnce
 
 __all__ = ["exec_command"]
+
+
+def _written(names: Iterable[str]) -> set[str]:
+    """Return which parameters are on the line."""
+    context = click.get_current_context()
+    return {
+        name
+        for name in names
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+    }
 
 
 def _at_once(context: click.Context, option: click.Parameter, value: str | None) -> AtOnce | None:
@@ -157,6 +168,16 @@ def _money(context: click.Context, option: click.Parameter, value: float | None)
     is_flag=True,
     help="Run each turn in a git worktree, and apply what they changed here at the end.",
 )
+@click.option(
+    "--resume",
+    metavar="RUN|last",
+    help="Go on with a run that was cut short: what was answered is not run again.",
+)
+@click.option(
+    "--retry-failed",
+    metavar="RUN|last",
+    help="Go on with a run: only what failed in it runs again.",
+)
 @click.option("--dry-run", is_flag=True, help="List the items and run nothing.")
 @click.option("--print", "print_", is_flag=True, help="Answers on standard output, in item order.")
 @click.option(
@@ -167,18 +188,17 @@ def _money(context: click.Context, option: click.Parameter, value: float | None)
 )
 @click.option("--quiet", is_flag=True, help="No progress, and a summary only of what went wrong.")
 def exec_command(
-    task: str,
-    settings: str | None,
-    max_failures: int | None,
-    max_cost: float | None,
-    max_tokens: int | None,
     print_: bool,
     json_: bool,
+    resume: str | None,
+    retry_failed: str | None,
     **given: Any,
 ) -> int:
     """Run a flow with agents, TASK being what they are asked.
 
     The built-in flow, fanout, gives an agent one turn for each file of the repository.
+
+    With --resume and --retry-failed, what is not on the line is as it was in the run.
 
     Exit status: 0 every turn was ok; 1 some failed or were not run; 2 a line to correct, said
     before any turn; 3 the flow itself raised; 130 interrupted.
@@ -190,18 +210,24 @@ def exec_command(
       hmz-mp exec --worktree -a "sh/sed -i s/colour/color/ {path}" --include '*.md'
       git diff --name-only | hmz-mp exec -a 'sh/wc -l {path}' --items - --json
       hmz-mp exec -f lint -a tool/tools.py:check "find unchecked returns"
+      hmz-mp exec --resume last
     """
     if print_ and json_:
         raise click.UsageError("--print and --json cannot be used together")
+    if resume is not None and retry_failed is not None:
+        raise click.UsageError("--resume and --retry-failed cannot be used together")
     if given["nul"] and given["items"] is None and not given["dry_run"]:
         raise click.UsageError("-0 says how the list of --items is written, and there is none")
+    run = retry_failed if resume is None else resume
+    if run is not None:
+        given = with_recorded(run, given, _written(given))
+    budget = Budget(given.pop("max_cost") or 0.0, given.pop("max_tokens") or 0)
     options = Options(
-        task=task,
-        settings=settings,
-        max_failures=max_failures or 0,
-        budget=Budget(max_cost or 0.0, max_tokens or 0),
+        **given | {"max_failures": given["max_failures"] or 0},
+        budget=budget,
         style="json" if json_ else "print" if print_ else None,
-        **given,
+        resume=run,
+        retry=retry_failed is not None,
     )
     carry_out: Callable[..., int] = dry_run if options.dry_run else conduct
     return carry_out(check(options))

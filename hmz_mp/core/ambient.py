@@ -80,6 +80,10 @@ class TurnRecord(msgspec.Struct, eq=False):
     cost_usd: float = 0.0
     usage: str = ""  # the same by model, as JSON: a list of `Usage`
     patch: bytes | None = None  # what it changed in its worktree, if it had one
+    identity: str = ""  # of what was asked and of whom; see `agents.identity`
+    kept_as: str = ""  # by which the session's conversation is kept; empty for one of one turn
+    fingerprint: str = ""  # of the item's file as the turn left it; see `runs.fingerprints`
+    execution: int = 1  # which execution of the run has asked for it last, from 1
     # Ends the turn behind this record, with a reason, or a `Stopped` that has one.
     cancel: Callable[..., object] | None = None
 
@@ -87,8 +91,11 @@ class TurnRecord(msgspec.Struct, eq=False):
 class TurnObserver(Protocol):
     """Is told of every agent turn, on the coordinator's loop. A run is one."""
 
-    def submitted(self, record: TurnRecord) -> None:
-        """Note a new turn. Raises `Stopped` when no new turns may begin."""
+    def submitted(self, record: TurnRecord) -> TurnRecord | None:
+        """Note a new turn. Raises `Stopped` when no new turns may begin.
+
+        Returns the record of the same turn if it was answered before: then it is not to run.
+        """
 
     def began(self, record: TurnRecord) -> None:
         """Note that the turn was shipped to a worker."""
@@ -96,8 +103,12 @@ class TurnObserver(Protocol):
     def said(self, record: TurnRecord, event: Any) -> None:
         """Note an event of a running turn: progress, a log line, streamed text."""
 
-    def ended(self, record: TurnRecord) -> None:
-        """Note the turn's one ending; ``state`` and what belongs to it are set."""
+    def ended(self, record: TurnRecord, then: Callable[[], object]) -> None:
+        """Note the turn's one ending; ``state`` and what belongs to it are set.
+
+        ``then`` is called once, on this loop, when that is written down: not before may anybody
+        have the answer.
+        """
 
 
 class RunContext(Protocol):

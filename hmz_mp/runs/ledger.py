@@ -1,29 +1,35 @@
 """Writing a run down: one SQLite database per run, one thread that writes it.
 
-Owns the connection and the thread. Imported by whoever carries out a run; it knows nothing of
-flows, pools or terminals. A ledger that cannot be written never stops the run: it says so once
-and keeps quiet.
+Owns the thread, and when what was put is committed. Imported by whoever carries out a run; it
+knows nothing of flows, pools or terminals. A ledger that cannot be written never stops the run: it
+says so once and keeps quiet.
 """
 
 from __future__ import annotations
 
 import atexit
-import json
 import math
-import os
 import sqlite3
+import sys
 import threading
 import time
-from itertools import chain
-from operator import attrgetter
+from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psutil
-
-from hmz_mp import __version__
+from hmz_mp.runs.database import (
+    Beginning,
+    as_json,
+    new_database,
+    taken_up,
+    write_end,
+    write_records,
+)
 from hmz_mp.runs.directory import make_run_directory, run_id_at
-from hmz_mp.runs.schema import DATABASE, TURN_COLUMNS, create_statements, stored, upsert_turns
+from hmz_mp.runs.events import EventLog, TurnSaid
+from hmz_mp.runs.fingerprints import fingerprint_of, place_of
+from hmz_mp.runs.masking import Masks
+from hmz_mp.runs.schema import DATABASE, stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,22 +40,30 @@ __all__ = ["Ledger"]
 
 _BATCH_ROWS = 2048
 _BATCH_SECONDS = 0.1
-_STATEMENT_ROWS = 256
+_ENDING_SECONDS = 0.01  # between commits of endings: each costs about as much as ten rows in it
+_ENDED = frozenset(("ok", "failed", "cancelled", "not_run"))
 
-_Row = tuple[Any, ...]
-_snapshot: Callable[[TurnRecord], _Row] = attrgetter(*TURN_COLUMNS)
+
+class _Heeds(IntEnum):
+    """What the writer waits for: nothing, somebody who waits for it, a turn's end, or any work."""
+
+    NOTHING = 0
+    AWAITED = 1
+    ENDINGS = 2
+    ANYTHING = 3
 
 
 class Ledger:
     """The record of one run, in ``directory/run.db``, written behind the caller's back.
 
-    `put` costs the caller less than a microsecond; a writer thread commits what is waiting, at once
-    when it has been idle, otherwise every tenth of a second or every 2,048 rows. What was committed
-    survives the end of this process, however it comes. Methods may be called from any thread,
-    and `finish`, `flush` and `close` any number of times.
+    `put` costs the caller about a microsecond; a writer thread commits what is waiting: at once
+    when it has been idle, or somebody waits; when turns have ended, every hundredth of a second;
+    otherwise every tenth of one, or every 2,048 rows. What was committed survives the end of this process, however it comes.
+    Methods may be called from any thread, and `finish`, `flush` and `close` any number of times.
 
     ``error`` is ``None``, or why nothing more is written. ``on_error`` is called with it, once,
-    and ``on_commit`` after each commit with how many puts have been committed so far; both on
+    and ``on_commit`` after each commit with how many puts have been committed so far, or, once
+    nothing more will be, with `sys.maxsize`; both on
     the writer's thread (``on_error`` on the caller's when the ledger cannot even be opened).
     They must neither raise nor wait for the ledger.
     """
@@ -58,26 +72,37 @@ class Ledger:
         self,
         directory: Path,
         *,
+        masks: Masks | None = None,
+        execution: int = 1,
         on_error: Callable[[str], object] | None = None,
         on_commit: Callable[[int], object] | None = None,
     ) -> None:
         self.directory = directory
         self.error: str | None = None
+        self.execution = execution
+        self.on_commit = on_commit
         self._on_error = on_error
-        self._on_commit = on_commit
+        self._masks = Masks({}) if masks is None else masks
+        self._events = EventLog(directory, self._masks, again=execution > 1)
         self._connection: sqlite3.Connection | None = None
         self._thread: threading.Thread | None = None
-        # What the threads share, under `_lock`: the turns not yet written, the run's end if it is
-        # to be written, the number of puts so far and how many of them are committed, and whether
-        # anybody waits for all to be written.
+        # What the threads share, under `_lock`: the turns not yet written, what was said, other
+        # rows, the run's end if it is to be written, the number of puts so far and how many of
+        # them are committed; whether anybody waits for all to be written, a turn has ended, or one
+        # that is not to wait; and what the writer waits for.
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._records: dict[int, TurnRecord] = {}
+        self._said: list[TurnSaid] = []
+        self._rows: list[tuple[str, tuple[Any, ...]]] = []
         self._end: tuple[Any, ...] | None = None
         self._finished = False
         self._puts = 0
         self._committed = 0
         self._waiting = 0
+        self._urgent = False
+        self._alone = False
+        self._heeds = _Heeds.NOTHING
         self._closing = False
 
     def __repr__(self) -> str:
@@ -105,40 +130,85 @@ class Ledger:
         """Return the open ledger of a new run in ``runs_dir``, whatever the disk says.
 
         When it cannot be made it is returned with ``error`` set, its puts do nothing, and
-        ``on_error`` was told. The command is written as given; nothing of the environment is.
+        ``on_error`` was told. Secrets of the environment are masked in all that is written.
         """
         started_at = time.time()
+        masks = Masks()
         try:
             directory = make_run_directory(runs_dir)
         except OSError as error:
             ledger = cls(runs_dir / run_id_at(started_at), on_error=on_error, on_commit=on_commit)
             ledger._break(error)
             return ledger
-        ledger = cls(directory, on_error=on_error, on_commit=on_commit)
-        row = (ledger.run_id, started_at, flow, task, _json(command), _json(agents), _json(options))
+        ledger = cls(directory, masks=masks, on_error=on_error, on_commit=on_commit)
+        beginning = Beginning(command, flow, agents, task, options)
         try:
-            ledger._connection = _new_database(directory / DATABASE, row)
+            ledger._connection = new_database(
+                directory / DATABASE, ledger.run_id, started_at, beginning, masks
+            )
         except (OSError, sqlite3.Error) as error:
             ledger._break(error)
             return ledger
         ledger._start()
         return ledger
 
-    def put(self, record: TurnRecord) -> int:
+    @classmethod
+    def take_up(
+        cls,
+        directory: Path,
+        *,
+        beginning: Beginning,
+        oldest: int,
+        on_error: Callable[[str], object] | None = None,
+    ) -> Ledger:
+        """Return the open ledger of a run that is over, for one more execution of it.
+
+        Raises `BadInput` when it goes on, cannot be written, or is not of the versions from
+        ``oldest`` to this one's; `sqlite3.Error` for what is no ledger.
+        """
+        masks = Masks()
+        connection, execution = taken_up(directory, beginning, masks, oldest)
+        ledger = cls(directory, masks=masks, execution=execution, on_error=on_error)
+        ledger._connection = connection
+        ledger._start()
+        return ledger
+
+    def put(self, record: TurnRecord, *, alone: bool = False) -> int:
         """Write the state ``record`` has now; returns how many puts there were, this one included.
+
+        ``alone``: nothing else goes on that could be written with it, so it is not to wait.
 
         ``record.number`` says which turn it is; later states of a turn replace earlier ones. It
         is read when it is written, so what has changed by then is written too: whoever changes a
-        record changes its state last.
+        record changes its state last. Returns 0 when nothing is written any more.
         """
         with self._lock:
             if self.error is not None or self._closing:
-                return self._puts
+                return 0
             self._puts += 1
             self._records[record.number] = record
-            if len(self._records) in (1, _BATCH_ROWS):
-                self._changed.notify_all()
+            if record.state in _ENDED:
+                self._urgent = True
+            if alone or len(self._records) >= _BATCH_ROWS:
+                self._alone = True
+                self._wake(_Heeds.AWAITED)
+            else:
+                self._wake(_Heeds.ENDINGS if self._urgent else _Heeds.ANYTHING)
             return self._puts
+
+    def say(self, number: int, at: float, kind: str, text: str) -> None:
+        """Write down what the turn ``number`` said or did, with what is committed next."""
+        with self._lock:
+            if self.error is None and not self._closing:
+                self._said.append(TurnSaid(number, at, kind, text))
+                self._wake(_Heeds.ANYTHING)
+
+    def note(self, statement: str, *values: Any) -> None:
+        """Write another row, with what is committed next."""
+        with self._lock:
+            if self.error is None and not self._closing:
+                self._rows.append((statement, values))
+                self._wake(_Heeds.ANYTHING)
 
     def finish(self, status: str, exit_code: int, counts: Mapping[str, int]) -> None:
         """Note how the run ended, and return when that and all before it is written.
@@ -148,7 +218,7 @@ class Ledger:
         with self._changed:
             if not self._finished:
                 self._finished = True
-                self._end = (time.time(), status, exit_code, _json(counts))
+                self._end = (time.time(), status, exit_code, as_json(counts))
         self.flush()
 
     def flush(self) -> bool:
@@ -161,7 +231,7 @@ class Ledger:
                 lambda: (
                     self._thread is None
                     or self.error is not None
-                    or (self._committed >= target and self._end is None)
+                    or (self._committed >= target and not self._is_behind())
                 )
             )
             self._waiting -= 1
@@ -186,6 +256,16 @@ class Ledger:
         self._thread.start()
         atexit.register(self.close)
 
+    def _wake(self, what: _Heeds) -> None:
+        """Wake the writer, if it heeds such work."""
+        if self._heeds >= what:
+            self._heeds = _Heeds.NOTHING
+            self._changed.notify_all()
+
+    def _is_behind(self) -> bool:
+        """Whether anything waits to be written, beside turns."""
+        return bool(self._end or self._said or self._rows)
+
     # What follows runs on the writer's thread, but `_break`, which may also run in `create`.
 
     def _write(self) -> None:
@@ -204,92 +284,71 @@ class Ledger:
     def _await_work(self, last: float) -> bool:
         """Wait until a batch is due; returns whether there is one."""
         with self._changed:
-            self._changed.wait_for(lambda: self._records or self._end or self._closing)
-            due = last + _BATCH_SECONDS - time.monotonic()
-            if due > 0:
-                self._changed.wait_for(self._is_urgent, timeout=due)
-            return bool(self._records or self._end)
+            self._heed(_Heeds.AWAITED, last + _ENDING_SECONDS)
+            self._heed(_Heeds.ENDINGS, last + _BATCH_SECONDS)
+            self._heed(_Heeds.ANYTHING)
+            return self._has_work()
+
+    def _heed(self, what: _Heeds, until: float | None = None) -> None:
+        """Wait for work that is not to wait itself. Only what is heeded wakes: waking costs."""
+        due = {_Heeds.AWAITED: self._is_awaited, _Heeds.ENDINGS: self._is_urgent}
+        is_due = due.get(what, lambda: self._has_work() or self._closing)
+        while not is_due():
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left <= 0:
+                break
+            self._heeds = what
+            self._changed.wait(left)
+        self._heeds = _Heeds.NOTHING
+
+    def _has_work(self) -> bool:
+        return bool(self._records or self._is_behind())
+
+    def _is_awaited(self) -> bool:
+        return self._alone or bool(self._waiting) or self._closing
 
     def _is_urgent(self) -> bool:
-        return len(self._records) >= _BATCH_ROWS or bool(self._waiting) or self._closing
+        return self._urgent or self._is_awaited()
 
     def _commit(self, connection: sqlite3.Connection) -> None:
         with self._changed:
             records, self._records = list(self._records.values()), {}
-            end, puts = self._end, self._puts
+            said, self._said = self._said, []
+            rows, self._rows = self._rows, []
+            end, puts, self._urgent, self._alone = self._end, self._puts, False, False
+        ended = [record for record in records if record.state in _ENDED]
+        for record in ended:
+            path = place_of(record)
+            if path is not None and record.state == "ok":
+                record.fingerprint = fingerprint_of(path)
         connection.execute("BEGIN")
-        _write_rows(connection, list(map(_snapshot, records)))
+        write_records(connection, records, self._masks)
+        if said:
+            self._events.write(connection, said)
+        self._events.end(connection, [record.number for record in ended])
+        for statement, values in rows:
+            masked = [stored(self._masks.value(value)) for value in values]
+            connection.execute(statement, masked)
         if end is not None:
-            connection.execute(
-                "UPDATE runs SET ended_at = ?, status = ?, exit_code = ?, counts = ?", end
-            )
+            write_end(connection, self.execution, end)
         connection.execute("COMMIT")
         with self._changed:
             self._committed = puts
             if end is not None:
                 self._end = None
             self._changed.notify_all()
-        if self._on_commit is not None:
-            self._on_commit(puts)
+        if self.on_commit is not None:
+            self.on_commit(puts)
 
     def _break(self, error: Exception) -> None:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         with self._changed:
             self.error = f"the run is not being recorded in {str(self.directory)!r}: {reason}"
             self._records.clear()
+            self._said.clear()
+            self._rows.clear()
             self._changed.notify_all()
         if self._on_error is not None:
             self._on_error(self.error)
-
-
-def _json(value: Any) -> str:
-    # ASCII output escapes lone surrogates, which UTF-8 could not hold.
-    return json.dumps(value, default=_plain)
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, (tuple, set, frozenset)) else str(value)
-
-
-def _new_database(path: Path, run: _Row) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        path, timeout=30, isolation_level=None, check_same_thread=False, cached_statements=32
-    )
-    try:
-        connection.execute("PRAGMA journal_mode = WAL")
-        # Safe against the end of this process; only the machine's end may cost the last commits.
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("BEGIN")
-        for statement in create_statements():
-            connection.execute(statement)
-        process = (os.getpid(), psutil.Process().create_time(), __version__)
-        connection.execute(
-            "INSERT INTO runs (run_id, started_at, flow, task, command, agents, options, "
-            "pid, process_started, version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [stored(value) for value in (*run, *process)],
-        )
-        connection.execute("COMMIT")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _write_rows(connection: sqlite3.Connection, rows: list[_Row]) -> None:
-    """Write ``rows`` in few statements of many rows each.
-
-    Every statement gives up the interpreter's lock and, beside a busy loop, waits five
-    milliseconds to have it back: row by row, the writer would fall behind any fast run.
-    The sizes are powers of two so that the prepared statements are few.
-    """
-    most = connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) // len(TURN_COLUMNS)
-    size, done = _STATEMENT_ROWS, 0
-    while done < len(rows):
-        while size > min(most, len(rows) - done):
-            size //= 2
-        values = list(chain.from_iterable(rows[done : done + size]))
-        try:
-            connection.execute(upsert_turns(size), values)
-        except UnicodeEncodeError:
-            connection.execute(upsert_turns(size), [stored(value) for value in values])
-        done += size
+        if self.on_commit is not None:
+            self.on_commit(sys.maxsize)

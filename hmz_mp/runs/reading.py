@@ -24,6 +24,8 @@ from hmz_mp.runs.schema import (
     DATABASE,
     PATCHES_THAT_COUNT,
     READABLE,
+    REPLACED,
+    RESUMABLE,
     TEXT_COLUMNS,
     TURN_COLUMNS,
     VERSION,
@@ -36,7 +38,15 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-__all__ = ["PatchState", "RecordedRun", "RunSummary", "find_run", "list_runs", "open_run"]
+__all__ = [
+    "PatchState",
+    "RecordedRun",
+    "RunSummary",
+    "find_run",
+    "is_alive",
+    "list_runs",
+    "open_run",
+]
 
 _LISTED = 10
 _WITH_PATCHES = 3  # the first version of a ledger that has them
@@ -152,6 +162,12 @@ class RecordedRun:
             values += states
         return self._records(f"WHERE {' AND '.join(conditions)} ORDER BY number", values)
 
+    def turn(self, number: int) -> TurnRecord:
+        """Return one turn. Raises `KeyError` when there is none of this number."""
+        for record in self._records("WHERE number = ?", [number]):
+            return record
+        raise KeyError(number)
+
     def slowest(self, most: int) -> list[TurnRecord]:
         """Return the ``most`` turns that ran longest, the longest first."""
         query = "WHERE seconds IS NOT NULL ORDER BY seconds DESC, number LIMIT ?"
@@ -169,10 +185,18 @@ class RecordedRun:
     def costs(self) -> Costs:
         """Return what the run has used of models, from its turns."""
         costs = Costs()
-        if "usage" in self._columns:
-            found = self._rows("SELECT usage FROM turns WHERE usage != ''", [])
+        tables = ["turns", REPLACED] if self.summary.ledger_version >= RESUMABLE else ["turns"]
+        for table in tables if "usage" in self._columns else []:
+            found = self._rows(f"SELECT usage FROM {table} WHERE usage != ''", [])  # noqa: S608  (ours)
             costs.add(read_usages(unstored(usage) for (usage,) in found))
         return costs
+
+    def state(self) -> dict[str, Any]:
+        """Return what a resumable flow kept; empty if it kept nothing."""
+        if self.summary.ledger_version < RESUMABLE:
+            return {}
+        ((state,),) = self._rows("SELECT state FROM runs", [])
+        return dict(json.loads(state)) if state else {}
 
     def item_ids(self) -> Iterator[str]:
         """Yield the id of every item, once, in the order first submitted."""
@@ -352,7 +376,7 @@ def _summary(directory: Path, connection: sqlite3.Connection) -> RunSummary:
         raise BadInput(f"the ledger of {directory.name} has nothing in it")
     counts = dict(connection.execute("SELECT state, count(*) FROM turns GROUP BY state"))
     status, ended_at = run["status"], run["ended_at"]
-    if ended_at is None and _is_alive(run["pid"], run["process_started"]):
+    if ended_at is None and is_alive(run["pid"], run["process_started"]):
         status = "running"
     elif ended_at is None:
         status, ended_at = "interrupted", _last_change(connection, run["started_at"])
@@ -375,7 +399,8 @@ def _summary(directory: Path, connection: sqlite3.Connection) -> RunSummary:
     )
 
 
-def _is_alive(pid: int, started: float) -> bool:
+def is_alive(pid: int, started: float) -> bool:
+    """Whether the process ``pid`` that began at ``started`` (``time.time()``) is still there."""
     try:
         process = psutil.Process(pid)
         alive = process.status() != psutil.STATUS_ZOMBIE

@@ -1,12 +1,14 @@
 """``Run``: one execution of a flow, as its flow, its agents and its watchers see it.
 
-Owns the order of records, when no new turns may begin, and what becomes of items that were never
-asked about. It is the ``RunContext`` of ``core.ambient`` and the observer of every agent turn. It
+Owns the order of records, that no answer may be had before it is written down, when no new turns
+may begin, and what becomes of items that were never asked about. It is the ``RunContext`` of
+``core.ambient`` and the observer of every agent turn. It
 writes to a ledger and counts in a `Tally`; it knows nothing of terminals or of the command line.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,7 +16,10 @@ from hmz_mp.core.ambient import TurnRecord
 from hmz_mp.core.turns import Progress, PutBack
 from hmz_mp.errors import BudgetExceeded, Stopped
 from hmz_mp.runs.costs import NO_BUDGET, Budget
+from hmz_mp.runs.endings import Endings
+from hmz_mp.runs.schema import replace_statements
 from hmz_mp.runs.tally import Tally
+from hmz_mp.runs.telling import told_of
 from hmz_mp_worker.backends.protocol import Spent
 
 if TYPE_CHECKING:
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
 
     from hmz_mp.core.ambient import Item, TurnObserver
     from hmz_mp.core.pool import Pool
+    from hmz_mp.runs.replay import Replay
 
 __all__ = ["RecordSink", "Run"]
 
@@ -38,20 +44,31 @@ class RecordSink(Protocol):
     def directory(self) -> Path | None:
         """Where its files are."""
 
-    def put(self, record: TurnRecord) -> object:
-        """Write the record as it is now; returns at once."""
+    def put(self, record: TurnRecord, *, alone: bool) -> int:
+        """Write the record as it is now; returns at once, with how many puts there were.
+
+        0 if there is nothing to wait for. ``alone``: no other turn is under way.
+        """
+
+    def say(self, number: int, at: float, kind: str, text: str) -> None:
+        """Write down what a turn said or did."""
+
+    def note(self, statement: str, *values: Any) -> None:
+        """Write another row."""
 
 
 class Run:
     """One execution of a flow. Everything in it happens on the coordinator's loop.
 
     ``select`` returns the items the user selected, and is called when the flow first asks for
-    them. ``on_record`` is told of each record that ended, in item order. After ``max_failures``
-    failed turns (0: never), or once the ``budget`` is spent, no new ones begin.
+    them. ``on_record`` is told of each record that ended and is written down, in item order. After
+    ``max_failures`` failed turns (0: never), or once the ``budget`` is spent, no new ones begin.
+    With a ``replay`` it goes on with what earlier executions have left.
 
-    Its whole state: the tally; the records that have not ended; those that ended and wait for an
-    earlier one to be told of (emitted ones are dropped); the items announced and not submitted
-    yet; why it was halted, if it was; and how many turns ran when the budget was spent.
+    Its whole state: the tally; the records that have not ended, and the endings that are not told
+    of; the items announced and not submitted yet; why it was halted, if it was; how many turns ran
+    when the budget was spent; the next number; the agents and sessions that are written down; and
+    what a resumable flow keeps, as it was written last.
     """
 
     def __init__(
@@ -63,6 +80,8 @@ class Run:
         select: Callable[[], Sequence[Item]],
         max_failures: int = 0,
         budget: Budget = NO_BUDGET,
+        replay: Replay | None = None,
+        state: dict[str, Any] | None = None,
         on_record: Callable[[TurnRecord], None] | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -81,8 +100,16 @@ class Run:
         self._items: Sequence[Item] | None = None
         self._unsubmitted: dict[str, Item] = {}
         self._open: dict[int, TurnRecord] = {}
-        self._ended: dict[int, TurnRecord] = {}
-        self._emitted = 0
+        self._endings = Endings(self._tell)
+        self._replay = replay
+        self._next_number = 0
+        self._noted: set[str] = set()
+        self._state = state
+        self._kept = "{}"
+        if replay is not None:
+            self._next_number = replay.next_number
+            self.tally.costs.add(replay.costs.models)
+            self._mind_budget()
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{count} {state}" for state, count in self.tally.counts().items())
@@ -125,12 +152,21 @@ class Run:
 
     # What agents tell: TurnObserver
 
-    def submitted(self, record: TurnRecord) -> None:
-        """Give the record its number; raises `Stopped`, the record not run, when halted."""
-        record.number = self.tally.submitted
-        self.tally.submitted += 1
+    def submitted(self, record: TurnRecord) -> TurnRecord | None:
+        """Give the record its number; raises `Stopped`, the record not run, when halted.
+
+        Returns the record of before, if the turn was answered in an earlier execution.
+        """
+        known = self._replay.recall(record) if self._replay is not None else None
         if self._unsubmitted.pop(record.item_id, None) is not None:
             self.tally.unsubmitted -= 1
+        if known is not None:
+            self._expect(known)
+            self.tally.recalled += 1
+            self.tally.end(known)
+            self._endings.add(known, 0)
+            return known
+        self._number(record)
         if self._stopped is not None:
             record.state = "not_run"
             record.error = self.halted
@@ -138,12 +174,49 @@ class Run:
             self._settle(record)
             raise _another(self._stopped)
         self._open[record.number] = record
-        self._ledger.put(record)
+        self._put(record)
+        self._note_agent(record)
+        return None
+
+    def _number(self, record: TurnRecord) -> None:
+        if record.number < 0:
+            record.number = self._next_number
+            self._next_number += 1
+        self._expect(record)
+
+    def _expect(self, record: TurnRecord) -> None:
+        self._endings.expect(record.number)
+        self.tally.submitted += 1
+
+    def _put(self, record: TurnRecord) -> int:
+        """Write a record as it is; an answer of before only gives way to an ending that says more.
+
+        Else who interrupts a run whose tool has changed would lose what is there.
+        """
+        gives_way = self._replay is None or record.number not in self._replay.changed
+        if not gives_way and record.state not in ("ok", "failed"):
+            return 0
+        return self._ledger.put(record, alone=not self._open)
+
+    def _note_agent(self, record: TurnRecord) -> None:
+        if record.agent_id not in self._noted:
+            self._noted.add(record.agent_id)
+            self._ledger.note(
+                "INSERT OR REPLACE INTO agents VALUES (?, ?)", record.agent_id, record.agent
+            )
+        if record.kept_as and record.session not in self._noted:
+            self._noted.add(record.session)
+            self._ledger.note(
+                "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?)",
+                *(record.session, record.agent_id, record.kept_as, record.cwd, self._now()),
+            )
 
     def began(self, record: TurnRecord) -> None:
         """Note that the turn runs."""
         self.tally.begin(record)
-        self._ledger.put(record)
+        if record.attempts > 1:
+            self._ledger.say(record.number, self._now(), "attempt", str(record.worker))
+        self._put(record)
 
     def said(self, record: TurnRecord, event: Any) -> None:
         """Note how far the turn says it is, and what it has used; may halt the run."""
@@ -151,23 +224,31 @@ class Run:
             self.tally.note_progress(record, event)
         elif isinstance(event, PutBack):
             self.tally.put_back(record)
-            self._ledger.put(record)
+            self._put(record)
         elif isinstance(event, Spent):
             self.tally.costs.add(event.usage)
             self._mind_budget()
+        told = told_of(record, event)
+        if told is not None:
+            self._ledger.say(record.number, self._now(), *told)
 
-    def ended(self, record: TurnRecord) -> None:
-        """Count, write and pass on the turn's ending; may halt the run."""
+    def ended(self, record: TurnRecord, then: Callable[[], object]) -> None:
+        """Count and write the turn's ending, and pass it on once it is; may halt the run."""
         if self._open.pop(record.number, None) is None:
-            return  # this run has ended it itself
+            then()  # this run has ended it itself
+            return
         if self.halted is not None and record.state in ("cancelled", "not_run"):
             record.error = self.halted
-        self._settle(record)
+        self._settle(record, then)
         if record.state == "failed" and self.tally.failed == self._max_failures:
             reason = f"{self._max_failures} failed, the most that was allowed"
             self.halt(reason, end_running=False)
         if record.failure == "unauthorised":
             self.halt(record.error or "unauthorised", end_running=False)
+
+    def written(self, puts: int) -> None:
+        """Take note that so many puts are written down: now these answers may be had."""
+        self._endings.written(puts)
 
     def _mind_budget(self) -> None:
         reason = self.budget.reached(self.tally.costs) if self.overrun is None else None
@@ -193,6 +274,8 @@ class Run:
         excess = self.budget.excess(self.tally.costs)
         if excess is None:
             return None
+        if not self.overrun:
+            return f"{excess} more than was allowed, before this execution began"
         turns = "the turn" if self.overrun == 1 else f"the {self.overrun:,} turns"
         return f"{excess} more than was allowed, by {turns} that ran when that was reached"
 
@@ -207,25 +290,52 @@ class Run:
             record.state = "cancelled" if record.number in self.tally.running else "not_run"
             record.error = record.error or self.halted or "stopped as the run ended"
             record.ended_at = self._now()
-            self.ended(record)
+            self._open.pop(record.number, None)
+            self._settle(record)
         for item in list(self._unsubmitted.values()):
             record = _never_submitted(item, reason, self._now())
-            record.number = self.tally.submitted
-            self.tally.submitted += 1
+            self._number(record)
             self.tally.unsubmitted -= 1
-            self._settle(record)
+            has_row = self._replay is not None and self._replay.has_row(item.item_id)
+            self._settle(record, write=not has_row)  # what is there says more
         self._unsubmitted.clear()
 
-    def _settle(self, record: TurnRecord) -> None:
+    def keep_state(self) -> None:
+        """Write down what a resumable flow keeps, if it has changed.
+
+        Raises `TypeError` or `ValueError` for what JSON cannot hold.
+        """
+        if self._state is None:
+            return
+        try:
+            kept = json.dumps(self._state)
+        except RuntimeError:  # the flow's thread is changing it; there is a next time
+            return
+        if kept != self._kept:
+            self._kept = kept
+            self._ledger.note("UPDATE runs SET state = ?", kept)
+
+    def drop_replaced(self) -> None:
+        """Take out rows of before whose items the flow, which has ended, asked otherwise about."""
+        for number in self._replay.replaced() if self._replay is not None else ():
+            for statement in replace_statements():
+                self._ledger.note(statement, number)
+
+    def _settle(
+        self,
+        record: TurnRecord,
+        then: Callable[[], object] | None = None,
+        *,
+        write: bool = True,
+    ) -> None:
         record.cancel = None  # a finished record holds no turn
         self.tally.end(record)
-        self._ledger.put(record)
-        self._ended[record.number] = record
-        while (first := self._ended.pop(self._emitted, None)) is not None:
-            self._emitted += 1
-            self.tally.note_failure(first)
-            if self._on_record is not None:
-                self._on_record(first)
+        self._endings.add(record, self._put(record) if write else 0, then)
+
+    def _tell(self, record: TurnRecord) -> None:
+        self.tally.note_failure(record)
+        if self._on_record is not None:
+            self._on_record(record)
 
 
 def _another(error: Stopped) -> Stopped:

@@ -42,7 +42,8 @@ class Tally:
 
     ``to_review`` are those that were ok, and whose answers say that somebody has to look.
     ``waiting`` are those that began, and wait as their service was too busy. ``unsubmitted``
-    counts the items that were announced and not asked about yet; ``progress``
+    counts the items that were announced and not asked about yet; ``recalled`` those of the ok that
+    were answered in an earlier execution; ``progress``
     is what running turns said last of how far they are, ``costs`` what was used of models, by
     turns that run too. How many turns
     ran at once is not to be had from ``running``: a turn that ended is told of a moment after the
@@ -50,6 +51,7 @@ class Tally:
     """
 
     submitted: int = 0
+    recalled: int = 0
     unsubmitted: int = 0
     ok: int = 0
     failed: int = 0

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,8 +57,9 @@ class FakeRun:
     def said(self, record: TurnRecord, event: Any) -> None:
         self.told.append(("said", record, event))
 
-    def ended(self, record: TurnRecord) -> None:
+    def ended(self, record: TurnRecord, then: Callable[[], object]) -> None:
         self.told.append(("ended", record, record.state))
+        then()
 
     def records(self) -> list[TurnRecord]:
         return [record for what, record, _ in self.told if what == "submitted"]

@@ -448,7 +448,7 @@ BAD_LINES = {
     "no settings taken": (["-a", "sh/cat", "-c", "s.yaml"], "takes no settings"),
     "two styles": (["-a", "sh/cat", "--print", "--json"], "cannot be used together"),
     "0 without a list": (["-a", "sh/cat", "-0"], "there is none"),
-    "unknown option": (["-a", "sh/cat", "--resume", "last"], "--resume"),
+    "unknown option": (["-a", "sh/cat", "--resumed", "last"], "--resumed"),
 }
 
 

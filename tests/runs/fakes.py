@@ -24,9 +24,18 @@ class ListLedger:
 
     def __init__(self) -> None:
         self.rows: list[tuple[int, str, str]] = []
+        self.said: list[tuple[int, str, str]] = []
+        self.noted: list[tuple[object, ...]] = []
 
-    def put(self, record: TurnRecord) -> None:
+    def put(self, record: TurnRecord, *, alone: bool = False) -> int:
         self.rows.append((record.number, record.item_id, record.state))
+        return 0
+
+    def say(self, number: int, at: float, kind: str, text: str) -> None:
+        self.said.append((number, kind, text))
+
+    def note(self, statement: str, *values: Any) -> None:
+        self.noted.append((statement, *values))
 
     def final(self) -> dict[str, str]:
         return {item_id: state for _, item_id, state in self.rows}
@@ -85,4 +94,4 @@ class Watched:
         record.state = state
         for name, value in fields.items():
             setattr(record, name, value)
-        self.run.ended(record)
+        self.run.ended(record, lambda: None)

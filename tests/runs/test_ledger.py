@@ -13,8 +13,10 @@ import psutil
 import pytest
 
 from hmz_mp.core.ambient import TurnRecord, TurnState
+from hmz_mp.runs import database
 from hmz_mp.runs import ledger as module
 from hmz_mp.runs.ledger import Ledger
+from hmz_mp.runs.masking import Masks
 from hmz_mp.runs.reading import open_run
 from hmz_mp.runs.schema import TURN_COLUMNS, VERSION
 
@@ -124,13 +126,13 @@ def test_several_states_of_one_batch_are_one_row(
     runs_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batches = []
-    real = module._write_rows
+    real = database.write_records
 
-    def counted(connection: sqlite3.Connection, rows: list[tuple[object, ...]]) -> None:
+    def counted(connection: sqlite3.Connection, rows: list[TurnRecord], masks: Masks) -> None:
         batches.append(len(rows))
-        real(connection, rows)
+        real(connection, rows, masks)
 
-    monkeypatch.setattr(module, "_write_rows", counted)
+    monkeypatch.setattr(module, "write_records", counted)
     monkeypatch.setattr(module, "_BATCH_SECONDS", 3600)
     with closing(new_ledger(runs_dir)) as ledger:
         ledger.put(turn(0))
@@ -222,7 +224,7 @@ def test_the_end_is_written_once(runs_dir: Path) -> None:
     ledger.close()
     ledger.close()
     ledger.finish("ok", 0, {})
-    assert ledger.put(turn(1)) == 1
+    assert ledger.put(turn(1)) == 0
     assert ledger.flush()
     with open_run(runs_dir, "last") as run:
         assert (run.summary.status, run.summary.exit_code) == ("failed", 1)
@@ -271,10 +273,10 @@ def test_a_directory_that_cannot_be_made_does_not_stop_the_run(tmp_path: Path) -
 def test_a_database_that_cannot_be_made_does_not_stop_the_run(
     runs_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(path: Path, run: object) -> None:
+    def refuse(*_: object) -> None:
         raise sqlite3.OperationalError("unable to open database file")
 
-    monkeypatch.setattr(module, "_new_database", refuse)
+    monkeypatch.setattr(module, "new_database", refuse)
     ledger = new_ledger(runs_dir)
     assert str(ledger.error).endswith("unable to open database file")
     ledger.close()
@@ -283,7 +285,7 @@ def test_a_database_that_cannot_be_made_does_not_stop_the_run(
 def test_a_database_that_fails_half_made_is_closed(
     runs_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "create_statements", lambda: ("CREATE NONSENSE",))
+    monkeypatch.setattr(database, "create_statements", lambda: ("CREATE NONSENSE",))
     before = psutil.Process().num_fds()
     ledger = new_ledger(runs_dir)
     assert "syntax error" in str(ledger.error)

@@ -202,7 +202,7 @@ def test_a_ledger_of_another_version_is_said_and_does_not_hide_others(runs_dir: 
     change(runs_dir, new, "PRAGMA user_version = 99")
     first, second = list_runs(runs_dir)
     assert (first.run_id, first.status, second.run_id) == (new, "unreadable", old)
-    assert "is of version 99, and this hmz-mp reads versions up to 3" in str(first.problem)
+    assert "is of version 99, and this hmz-mp reads versions up to 4" in str(first.problem)
     with pytest.raises(BadInput, match="version 99"):
         open_run(runs_dir, "last")
 
