@@ -14,9 +14,11 @@ from hmz_mp.agents.spec import parse
 from hmz_mp_worker.backends.schemas import schema_for
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hmz_mp.agents.prompts import Prompt
 
-__all__ = ["Identities", "asked", "digest_of_files"]
+__all__ = ["Identities", "asked", "digest_of_files", "identity_of"]
 
 _DIGEST = 12  # bytes
 # How long, how often and how many at once: no answer is another for that.
@@ -62,6 +64,11 @@ class Identities:
         hasher.update(text.encode("utf-8", "surrogatepass"))
         hasher.update(file)
         return f"{hasher.hexdigest()}:{self._whom}"
+
+
+def identity_of(asked: Sequence[str], whom: Sequence[str]) -> str:
+    """Return the identity of a turn that is no agent's."""
+    return f"{_digest(*asked).hexdigest()}:{_digest(*whom).hexdigest()}"
 
 
 def asked(identity: str) -> str:

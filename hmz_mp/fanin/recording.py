@@ -39,7 +39,7 @@ class Recording:
 
     # The whole state: the record, when it first ran, why it was stopped, if it was, and
     # what the answer says of the item.
-    def __init__(self, spec: str, item_id: str, prompt: Prompt) -> None:
+    def __init__(self, spec: str, item_id: str, prompt: Prompt, identity: str = "") -> None:
         run = current_run()
         self.record = TurnRecord(
             item_id=item_id,
@@ -49,7 +49,9 @@ class Recording:
             place=0,
             prompt=prompt.text,
             path=prompt.file,
+            identity=identity,
         )
+        self.known: TurnRecord | None = None  # of before, if it was answered then
         self._observer = run.observer if run is not None else None
         self._usages = Usages()
         self._began: float | None = None
@@ -59,27 +61,33 @@ class Recording:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """Have the run know of it. Raises `Stopped` when the run takes no more, or stops it."""
+        """Have the run know of it. Raises `Stopped` when the run takes no more, or stops it.
+
+        When ``known`` is set, the answer is there, and nothing is to be asked.
+        """
         record = self.record
         record.submitted_at = time.time()
         record.cancel = self._stop
         if self._observer is not None:
-            self._observer.submitted(record)
+            self.known = self._observer.submitted(record)
+        if self.known is not None:
+            yield
+            return
         try:
             with self._scope:
                 yield
             if self._scope.cancelled_caught and self._stopped is not None:
                 raise self._stopped
         except Stopped as error:
-            self._end("cancelled" if self._began else "not_run", error)
+            await self._end("cancelled" if self._began else "not_run", error)
             raise
         except Exception as error:
-            self._end("failed", error)
+            await self._end("failed", error)
             raise
         except BaseException:
-            self._end("cancelled" if self._began else "not_run", Stopped("it was cancelled"))
+            await self._end("cancelled" if self._began else "not_run", Stopped("it was cancelled"))
             raise
-        self._end(self._verdict, None)
+        await self._end(self._verdict, None)
 
     def _stop(self, reason: str | Stopped = "the run was stopped") -> None:
         self._stopped = Stopped(reason) if isinstance(reason, str) else reason
@@ -114,7 +122,7 @@ class Recording:
         if self._observer is not None:
             self._observer.said(self.record, Spent((usage,)))
 
-    def _end(self, state: TurnState, error: Exception | None) -> None:
+    async def _end(self, state: TurnState, error: Exception | None) -> None:
         record = self.record
         record.cancel = None
         record.ended_at = time.time()
@@ -129,4 +137,7 @@ class Recording:
                 record.failure = kind_of(cause)
         record.state = state  # last, as it may be written down at any time
         if self._observer is not None:
-            self._observer.ended(record)
+            written = anyio.Event()
+            self._observer.ended(record, written.set)
+            with anyio.CancelScope(shield=True):
+                await written.wait()

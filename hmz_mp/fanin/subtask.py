@@ -16,6 +16,7 @@ import msgspec
 from hmz_mp import portal
 from hmz_mp.agents.chat import account_of, chat_settings
 from hmz_mp.agents.failures import busy_of, failed_by
+from hmz_mp.agents.identity import identity_of
 from hmz_mp.agents.schema import NotOfSchema, decoder_for
 from hmz_mp.agents.spec import parse
 from hmz_mp.core.ambient import current_pool
@@ -35,6 +36,7 @@ from hmz_mp_worker.backends.schemas import schema_for
 
 if TYPE_CHECKING:
     from hmz_mp.agents import Prompt
+    from hmz_mp.core.ambient import TurnRecord
     from hmz_mp.core.caller import Caller
     from hmz_mp.core.pool import Pool
     from hmz_mp.fanin.identity import Key
@@ -187,10 +189,27 @@ class _Subtask:
         pool = current_pool()
         if pool is None:
             raise PoolClosed("there is no pool around this sub-run")
-        recording = Recording(self._model.spec, self._item_id, self._prompt)
+        recording = Recording(self._model.spec, self._item_id, self._prompt, self._identity())
         async with recording.open():
+            if recording.known is not None:
+                return self._recalled(recording.known)
             caller = self._model.caller_in(pool, recording)
             return await self._converse(caller, recording, max_turns)
+
+    def _identity(self) -> str:
+        tools = [one.name for one in self._dispatcher.tools]
+        return identity_of(
+            (self._item_id, self._prompt.text, self._schema),
+            (self._model.spec, self._model.settings.system, *tools),
+        )
+
+    def _recalled(self, known: TurnRecord) -> Any:
+        """Return the answer of an earlier execution of the run."""
+        try:
+            return self._read(known.answer or "")
+        except NotOfSchema:
+            reason = known.error or "it gave no answer that fits"
+            return Finding(self._item_id, "needs_review", reason, shown_by(self._item_id), "low")
 
     async def _converse(self, caller: Caller, recording: Recording, max_turns: int) -> Any:
         for turn in range(1, max_turns + 1):

@@ -64,9 +64,10 @@ def new_database(
     path: Path, run_id: str, started_at: float, beginning: Beginning, masks: Masks
 ) -> sqlite3.Connection:
     """Return the database of a new run, open for writing."""
-    with _opening(path) as connection:
-        connection.execute("PRAGMA journal_mode = WAL")
-        _set_up(connection)
+    # Made whole beside its place: who is killed here leaves no ledger, rather than half of one.
+    fresh = path.with_name(f"{path.name}.new")
+    with _opening(fresh) as connection:
+        connection.execute("PRAGMA synchronous = OFF")
         connection.execute("BEGIN")
         for statement in create_statements():
             connection.execute(statement)
@@ -83,6 +84,11 @@ def new_database(
         )
         _begin_execution(connection, 1, started_at, beginning, masks)
         connection.execute("COMMIT")
+        connection.close()
+    fresh.replace(path)
+    with _opening(path) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        _set_up(connection)
         return connection
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
-from hmz_mp.runs.schema import stored, unstored
+from hmz_mp.runs.schema import EVENTS_OF_A_TURN, stored, unstored
 
 if TYPE_CHECKING:
     import sqlite3
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from hmz_mp.runs.masking import Masks
 
-__all__ = ["DIRECTORY", "EventLog", "TurnSaid", "event_file"]
+__all__ = ["DIRECTORY", "EventLog", "TurnSaid", "event_file", "ids_of"]
 
 DIRECTORY = "events"
 MOST = 200  # rows of a turn
@@ -49,6 +49,11 @@ class _Count:
 def event_file(directory: Path, number: int) -> Path:
     """Return where all events of a turn that had many are."""
     return directory / DIRECTORY / f"{number}.jsonl"
+
+
+def ids_of(number: int) -> tuple[int, int]:
+    """Return the first id of a turn's events, and the first of the next turn's."""
+    return number * EVENTS_OF_A_TURN, (number + 1) * EVENTS_OF_A_TURN
 
 
 class EventLog:
@@ -91,7 +96,7 @@ class EventLog:
                 rows.append(_row(event._replace(kind="more", text=""), count))
                 count.in_file = True
             lines.setdefault(event.number, []).append(event)
-        connection.executemany("INSERT OR REPLACE INTO events VALUES (?, ?, ?, ?, ?)", rows)
+        connection.executemany("INSERT OR REPLACE INTO events VALUES (?, ?, ?, ?)", rows)
         for number, some in lines.items():
             self._append(connection, number, some)
 
@@ -126,7 +131,7 @@ class EventLog:
 
     def _begin(self, connection: sqlite3.Connection, number: int) -> _Count:
         if self._again:
-            connection.execute("DELETE FROM events WHERE number = ?", [number])
+            connection.execute("DELETE FROM events WHERE id >= ? AND id < ?", ids_of(number))
             event_file(self._directory, number).unlink(missing_ok=True)
         count = self._counts[number] = _Count()
         return count
@@ -138,10 +143,11 @@ class EventLog:
         if not path.exists():
             path.parent.mkdir(exist_ok=True)
             query = (
-                "SELECT number, at, kind, text FROM events "
-                "WHERE number = ? AND kind != 'more' ORDER BY place"
+                "SELECT at, kind, text FROM events "
+                "WHERE id >= ? AND id < ? AND kind != 'more' ORDER BY id"
             )
-            before = [TurnSaid(*row) for row in connection.execute(query, [number])]
+            rows = connection.execute(query, ids_of(number))
+            before = [TurnSaid(number, *row) for row in rows]
             events = [*before, *events]
         with path.open("a", encoding="ascii") as file:
             for event in events:
@@ -153,7 +159,8 @@ def _row(event: TurnSaid, count: _Count) -> tuple[object, ...]:
     place = count.rows
     count.rows += 1
     count.text += len(event.text)
-    return event.number, place, event.at, event.kind, stored(event.text)
+    first, _ = ids_of(event.number)
+    return first + place, event.at, event.kind, stored(event.text)
 
 
 def _joined(events: Iterable[TurnSaid]) -> list[TurnSaid]:

@@ -58,8 +58,9 @@ class Ledger:
 
     `put` costs the caller about a microsecond; a writer thread commits what is waiting: at once
     when it has been idle, or somebody waits; when turns have ended, every hundredth of a second;
-    otherwise every tenth of one, or every 2,048 rows. What was committed survives the end of this process, however it comes.
-    Methods may be called from any thread, and `finish`, `flush` and `close` any number of times.
+    otherwise every tenth of one, or every 2,048 rows. What was committed survives the end of this
+    process, however it comes. Methods may be called from any thread, and `finish`, `flush` and
+    `close` any number of times.
 
     ``error`` is ``None``, or why nothing more is written. ``on_error`` is called with it, once,
     and ``on_commit`` after each commit with how many puts have been committed so far, or, once

@@ -19,9 +19,11 @@ import psutil
 from hmz_mp.core.ambient import TurnRecord, TurnState
 from hmz_mp.errors import BadInput
 from hmz_mp.runs.costs import Costs, read_usages
+from hmz_mp.runs.events import TurnSaid, ids_of
 from hmz_mp.runs.salvage import is_damage, salvage, sure
 from hmz_mp.runs.schema import (
     DATABASE,
+    EVENTS_OF_A_TURN,
     PATCHES_THAT_COUNT,
     READABLE,
     REPLACED,
@@ -190,6 +192,21 @@ class RecordedRun:
             found = self._rows(f"SELECT usage FROM {table} WHERE usage != ''", [])  # noqa: S608  (ours)
             costs.add(read_usages(unstored(usage) for (usage,) in found))
         return costs
+
+    def events(self, number: int | None = None) -> Iterator[TurnSaid]:
+        """Yield what turns said and did, in order: of one turn, or of all.
+
+        One of the kind "more" says that the rest is in `events.event_file`.
+        """
+        if self.summary.ledger_version < RESUMABLE:
+            return
+        query = "SELECT id, at, kind, text FROM events"
+        if number is None:
+            rows = self._rows(f"{query} ORDER BY id", [])
+        else:
+            rows = self._rows(f"{query} WHERE id >= ? AND id < ? ORDER BY id", ids_of(number))
+        for id_, at, kind, text in rows:
+            yield TurnSaid(id_ // EVENTS_OF_A_TURN, at, kind, unstored(text))
 
     def state(self) -> dict[str, Any]:
         """Return what a resumable flow kept; empty if it kept nothing."""

@@ -163,9 +163,12 @@ class Replay:
 
     def _find_asked(self, record: TurnRecord) -> _Row | None:
         rows = self._alone.get(self._key(record.identity, bool(record.kept_as)), deque())
+        left: Iterable[_Row]
         while rows and rows[0].number not in self._left:
             rows.popleft()
         left = [row for row in rows if row.number in self._left] if len(rows) > 1 else rows
+        if record.kept_as:  # of sessions that began alike, the one that has the same name
+            left = sorted(left, key=lambda row: row.session != record.session)
         for row in left:
             if row.state == "ok" and self._holds(row, record):
                 return row

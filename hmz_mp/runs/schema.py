@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DATABASE",
+    "EVENTS_OF_A_TURN",
     "PATCHES_THAT_COUNT",
     "READABLE",
     "REPLACED",
@@ -143,19 +144,19 @@ CREATE TABLE IF NOT EXISTS sessions (
     opened_at REAL NOT NULL
 )
 """,
-    # What turns said and did, in order, as far as they are not too many: then `place` of the last
-    # one has the kind "more", and all of them are in `events/NUMBER.jsonl`.
+    # What turns said and did. An id is the turn's number, times `EVENTS_OF_A_TURN`, and the place
+    # in what it said. Of a turn that said too much the last has the kind "more", and all of them
+    # are in `events/NUMBER.jsonl`.
     """
 CREATE TABLE IF NOT EXISTS events (
-    number INTEGER NOT NULL,
-    place INTEGER NOT NULL,
+    id INTEGER PRIMARY KEY,
     at REAL NOT NULL,
     kind TEXT NOT NULL,
-    text TEXT NOT NULL,
-    PRIMARY KEY (number, place)
-) WITHOUT ROWID
+    text TEXT NOT NULL
+)
 """,
 )
+EVENTS_OF_A_TURN = 1 << 20
 
 # The patches that count: of turns that were ok, and of a session's only the last, which has all
 # that the session changed.

@@ -122,7 +122,7 @@ def kill_and_resume(project: Project, items: int, kills: int, seed: int) -> None
 
 
 def test_a_run_that_is_killed_again_and_again_ends(project: Project) -> None:
-    kill_and_resume(project, 120, 4, seed=11)
+    kill_and_resume(project, 60, 2, seed=11)
 
 
 @pytest.mark.slow
