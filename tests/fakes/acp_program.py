@@ -318,14 +318,11 @@ class Agent:
         self.tool(session, kind, "Change", "in_progress", "completed", path=path)
         self.answer(session, "done")
 
-    def do_read(self, session: str, rest: str) -> None:
-        self.ask(session, "fs/read_text_file", self.passed_on(session), **json.loads(rest))
-
     def do_write(self, session: str, rest: str) -> None:
         self.ask(session, "fs/write_text_file", self.passed_on(session), **json.loads(rest))
 
-    def do_terminal(self, session: str, rest: str) -> None:
-        self.ask(session, "terminal/create", self.passed_on(session), command=rest)
+    def do_want(self, session: str, rest: str) -> None:
+        self.ask(session, rest, self.passed_on(session))
 
     def passed_on(self, session: str) -> Callable[[Any], None]:
         """Return what answers a turn with what the client said."""

@@ -115,7 +115,7 @@ def test_what_it_is_told_that_we_can_do(run: Run) -> None:
         client = json.loads(await answer(made.new(), "settings"))["client"]
         assert client["protocolVersion"] == 1
         assert client["clientCapabilities"] == {
-            "fs": {"readTextFile": True, "writeTextFile": True},
+            "fs": {"readTextFile": False, "writeTextFile": True},
             "terminal": False,
         }
 

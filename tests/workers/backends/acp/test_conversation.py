@@ -236,38 +236,35 @@ def test_what_is_done_without_a_question(run: Run) -> None:
 
 def test_files(run: Run, tmp_path: Path) -> None:
     async def body(made: Made) -> None:
-        one = made.new()
         text = json.dumps({"path": str(tmp_path / "a.txt"), "content": "1\n2\n"})
-        assert json.loads(await answer(one, f"write {text}")) == {"result": {}}
+        assert json.loads(await answer(made.new(), f"write {text}")) == {"result": {}}
         assert (tmp_path / "a.txt").read_text() == "1\n2\n"
-        lines = json.dumps({"path": str(tmp_path / "a.txt"), "line": 2, "limit": 1})
-        assert json.loads(await answer(one, f"read {lines}")) == {"result": {"content": "2"}}
-        missing = json.loads(await answer(one, f"read {json.dumps({'path': 'none.txt'})}"))
-        assert missing["error"]["code"] == -32002
 
     run(body)
 
 
 def test_files_that_it_may_not_have(run: Run, tmp_path: Path) -> None:
     async def body(made: Made) -> None:
+        text = '{"path": "../a.txt", "content": "x"}'
+        inside = '{"path": "a.txt", "content": "x"}'
         (tmp_path / "sub").mkdir()
-        outside = await failure(made.new(cwd=tmp_path / "sub"), 'read {"path": "../a.txt"}')
+        outside = await failure(made.new(cwd=tmp_path / "sub"), f"write {text}")
         assert outside.kind == "denied"
-        assert "not permitted to use read ../a.txt" in outside.reason
-        text = '{"path": "a.txt", "content": "x"}'
-        read_only = await failure(made.new(permission="read-only"), f"write {text}")
+        assert "not permitted to use edit ../a.txt" in outside.reason
+        read_only = await failure(made.new(permission="read-only"), f"write {inside}")
         assert read_only.kind == "denied"
         assert not (tmp_path / "a.txt").exists()
 
     run(body)
 
 
-def test_terminals_are_not_offered(run: Run) -> None:
+@pytest.mark.parametrize("method", ["terminal/create", "fs/read_text_file"])
+def test_what_is_not_offered(run: Run, method: str) -> None:
     async def body(made: Made) -> None:
-        said = json.loads(await answer(made.new(), "terminal ls"))
+        said = json.loads(await answer(made.new(), f"want {method}"))
         assert said["error"] == {
             "code": -32601,
-            "message": "there is nobody to answer terminal/create",
+            "message": f"there is nobody to answer {method}",
             "data": None,
         }
 

@@ -227,6 +227,17 @@ def test_usage_of_each_request_counts_once(reader: TurnReader) -> None:
     assert reader.end({"stopReason": "end_turn", "usage": total}) == [Result("")]
 
 
+def test_usage_by_model(reader: TurnReader) -> None:
+    one = {"model": "a", "token_count": {"input_tokens": 100, "output_tokens": 7}}
+    odd = [3, {"model": "b"}, {"model": "c", "token_count": {"input_tokens": "x"}}]
+    quota = {"token_count": {"input_tokens": 9}, "model_usage": [one, *odd]}
+    answer = {"stopReason": "end_turn", "_meta": {"quota": quota}}
+    assert reader.end(answer) == [Spent((Usage("a", 100, 7),)), Result("")]
+    nothing: list[Any] = [None, 3, {}, {"model_usage": {}}]
+    for said in nothing:
+        assert reader.end({**answer, "_meta": {"quota": said}}) == [Result("")]
+
+
 def test_money(reader: TurnReader, tmp_path: Path) -> None:
     def told(amount: Any, currency: str = "USD") -> dict[str, Any]:
         cost = {"amount": amount, "currency": currency}

@@ -7,7 +7,7 @@ can do that.
 
 ``settings`` is how a program is started and its sessions are set up; ``agent`` is one of them, over
 the protocol's own SDK; ``choices`` is what a session can be set to, ``permissions`` what it may do,
-``files`` those that it asks for; ``reading`` is what is heard of a turn; ``conversation`` drives
+``files`` those that it has written; ``reading`` is what is heard of a turn; ``conversation`` drives
 it.
 """
 

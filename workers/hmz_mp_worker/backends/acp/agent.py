@@ -26,9 +26,10 @@ _EXIT_SECONDS = 1.0  # to exit, once its output has ended
 _FOR_EVER = 1e9  # seconds: each turn has a bound of its own
 _UNKNOWN = -32601
 
-# Terminals are not offered: programs run commands by themselves, and end them when they are told
-# to. Files are, so that the rungs hold for programs that change files without a question.
-_CAPABILITIES = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": False}
+# To write files is offered, so that the rungs hold for programs that do it without a question. To
+# read is not: they do by themselves, and Gemini CLI takes an error for a file that is there, and
+# then writes no new one. Nor are terminals: programs end their commands when they are told to.
+_CAPABILITIES = {"fs": {"readTextFile": False, "writeTextFile": True}, "terminal": False}
 
 
 class Refused(Exception):

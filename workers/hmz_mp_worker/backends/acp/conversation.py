@@ -231,21 +231,18 @@ class AcpConversation(state.Resource):
             permitted, events = reader.question(call if isinstance(call, dict) else {})
             self._events.put_nowait(events)
             return chosen(params.get("options"), permitted=permitted)
-        if method in ("fs/read_text_file", "fs/write_text_file") and reader is not None:
-            return self._file(reader, method, params)
+        if method == "fs/write_text_file" and reader is not None:
+            return self._write(reader, params)
         if method == _DRAIN:
             return {"messages": self._taken(), "hasQueuedPrompt": False}
         return None
 
-    def _file(self, reader: TurnReader, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    def _write(self, reader: TurnReader, params: dict[str, Any]) -> dict[str, Any]:
         self._events.put_nowait([])  # a sign of life
-        kind = "read" if method == "fs/read_text_file" else "edit"
         path = str(params.get("path"))
-        if not self._rules.permit(kind, (path,)):
-            reader.deny(f"{kind} {path}")
-            raise Declined(_DENIED, f"the agent is not permitted to {kind} {path}")
-        if kind == "read":
-            return files.read(self._cwd, params)
+        if not self._rules.permit("edit", (path,)):
+            reader.deny(f"edit {path}")
+            raise Declined(_DENIED, f"the agent is not permitted to edit {path}")
         return files.write(self._cwd, params)
 
     def interject(self, text: str) -> None:

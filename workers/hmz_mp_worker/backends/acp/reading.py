@@ -150,11 +150,12 @@ class TurnReader:
 
     def end(self, answer: dict[str, Any]) -> list[Event]:
         """Return how the turn has ended, by the answer to its prompt."""
-        usage = answer.get("usage")
-        if usage is None:
-            usage = _dict(answer.get("_meta")).get("usage")
-        spent = [] if self._counted else self._used(usage)
-        return [*spent, self._end(answer.get("stopReason"))]
+        end = self._end(answer.get("stopReason"))
+        if self._counted:
+            return [end]
+        meta = _dict(answer.get("_meta"))
+        usage = answer.get("usage") or meta.get("usage")
+        return [*(self._used(usage) if usage else _of_models(meta.get("quota"))), end]
 
     def _end(self, reason: Any) -> Result | Failed:
         error: Failed | None = None
@@ -193,6 +194,18 @@ class TurnReader:
             return []
         self._counted = True
         return [Spent((Usage(self._model, read, written + thought, cached),))]
+
+
+def _of_models(quota: Any) -> list[Event]:
+    """Return what a turn has used of each model, as Gemini CLI tells it."""
+    listed = _dict(quota).get("model_usage")
+    found = []
+    for one in listed if isinstance(listed, list) else []:
+        counts = _dict(_dict(one).get("token_count"))
+        read, written = (as_count(counts.get(f"{name}_tokens")) for name in ("input", "output"))
+        if read or written:
+            found.append(Usage(encodable(str(one.get("model"))), read, written))
+    return [Spent(tuple(found))] if found else []
 
 
 def failure_of(code: int, message: str, data: Any, ways_in: str = "") -> Failed:
