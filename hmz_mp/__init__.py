@@ -3,7 +3,7 @@
 ``Pool`` ships calls to worker processes and answers through awaitable turns; ``tool`` makes a
 function one that runs there; ``current_pool``, ``session_state`` and ``progress`` are for code
 inside a run or a worker. Everything else is in the modules: ``hmz_mp.agents``, ``hmz_mp.flows``,
-``hmz_mp.errors``, ``hmz_mp.futures``.
+``hmz_mp.fanin``, ``hmz_mp.dispatch``, ``hmz_mp.errors``, ``hmz_mp.futures``.
 
 Names load on first use, so that a worker that imports a user's module does not pay for the
 coordinator.

@@ -43,12 +43,13 @@ async def fan_out(
 ) -> Report:
     """Do the same work for each item, many at once; return what was found of all of them.
 
-    ``items`` are strings, paths, dicts, Structs or objects with an ``item_id`` (or ``id``);
-    ``key`` names another field, or is a function that returns the id. ``work`` is a ``@tool``,
-    which runs in workers; an agent, or ``ask(agent, template)``; or a function of the item, which
-    runs in this process. It returns a `Finding`, a dict with its fields, or any value, whose text
-    is then what was found. ``at_once`` is how many are in work (0: as many as there are, beside
-    what the pool, the tool or the agent allows). Texts are cut at ``cap`` characters.
+    ``items`` are strings, paths, dicts, Structs or objects with an ``item_id`` (or ``id``,
+    ``path``, ``name``); ``key`` names another field, or is a function that returns the id.
+    ``work`` is a ``@tool``, which runs in workers; an agent, or ``ask(agent, template)``; or a
+    function of the item, which runs in this process. It returns a `Finding`, a dict with its
+    fields, or any value, whose text is then what was found. ``at_once`` is how many are in work
+    (0: as many as there are, beside what the pool, the tool or the agent allows). Texts are cut
+    at ``cap`` characters.
 
     ``on_failure`` says what happens when items fail: with ``"fail"`` the first failure, in the
     order of the items, is raised once all have landed; with ``"partial"`` they are in the report;

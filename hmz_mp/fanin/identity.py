@@ -15,7 +15,7 @@ from hmz_mp.agents.prompts import Prompt
 __all__ = ["Key", "id_of", "identified"]
 
 Key = str | Callable[[Any], object] | None
-_NAMES = ("item_id", "id")
+_NAMES = ("item_id", "id", "path", "name")
 _SHOWN = 10
 
 
@@ -38,10 +38,10 @@ async def identified(items: Iterable[Any] | AsyncIterable[Any], key: Key = None)
 
 
 def id_of(item: Any, key: Key = None) -> str:
-    """Return the id of an item: a string or number itself, a path's name, else its ``item_id``.
+    """Return the id of an item: a string, a number or a path itself, else a field of the item.
 
-    ``key`` is the name of another field that has it, or a function that returns it. Raises
-    `ValueError` for an item that has none.
+    That is ``item_id``, else ``id``, ``path`` or ``name``. ``key`` is the name of another field
+    that has it, or a function that returns it. Raises `ValueError` for an item that has none.
     """
     if callable(key):
         return _text(key(item))
@@ -54,7 +54,7 @@ def id_of(item: Any, key: Key = None) -> str:
         value = item.get(name) if isinstance(item, Mapping) else getattr(item, name, None)
         if value is not None:
             return _text(value)
-    wanted = " or ".join(_NAMES) if key is None else key
+    wanted = f"{', '.join(_NAMES[:-1])} or {_NAMES[-1]}" if key is None else key
     raise ValueError(
         f"a {type(item).__name__} without {wanted} has no id of its own: say which of its fields "
         "has one with key='name', or key=function"

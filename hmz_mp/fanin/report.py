@@ -115,6 +115,11 @@ class Report:
         return not any(one.finding.status == "failed" for one in self._outcomes.values())
 
     @property
+    def exit_status(self) -> int:
+        """What a program should exit with: 0 if every item is ok, 1 if any is not."""
+        return 0 if self.counts()["ok"] == self.asked else 1
+
+    @property
     def asked(self) -> int:
         """How many items there are."""
         return len(self._outcomes)

@@ -63,6 +63,7 @@ async def run_subtask(
     tools: Dispatcher | Iterable[Tool[..., Any] | Callable[..., Any]] = (),
     max_turns: int = 6,
     schema: Any = Finding,
+    base_url: str = "",
     template: Template = "",
     constraints: str = "",
     reference: str = "",
@@ -75,11 +76,11 @@ async def run_subtask(
     """Have a chat model see to one item, with these tools and nothing else; return its answer.
 
     ``model`` is written as an agent is, ``openai/MODEL`` or ``anthropic/MODEL``, or with settings
-    (``cli=openai,model=MODEL,base_url=...``). It is told the ``constraints``, the ``reference``
-    material and the item, by ``template`` as in `ask`; it knows nothing of other items. ``tools``
-    may be a `Dispatcher`, whose caps then hold over all sub-runs that share it. ``timeout`` is
-    seconds for each asking. The answer is of the type ``schema``, or text with ``None``; one that
-    does not fit is sent back.
+    (``cli=openai,model=MODEL,effort=high``); ``base_url`` is another server's address. It is told
+    the ``constraints``, the ``reference`` material and the item, by ``template`` as in `ask`; it
+    knows nothing of other items. ``tools`` may be a `Dispatcher`, whose caps then hold over all
+    sub-runs that share it. ``timeout`` is seconds for each asking. The answer is of the type
+    ``schema``, or text with ``None``; one that does not fit is sent back.
 
     A sub-run that has not answered after ``max_turns`` askings, or has used ``max_tokens`` or
     ``max_cost`` (with ``prices``, dollars for a million tokens read and written), returns a
@@ -88,7 +89,7 @@ async def run_subtask(
     """
     if max_turns < 1:
         raise ValueError(f"max_turns is how often the model is asked, not {max_turns}")
-    settings = _settings(model) if isinstance(model, str) else model
+    settings = _settings(model, base_url)
     finds = isinstance(schema, type) and issubclass(schema, Finding)
     given = (settings.system, constraints.strip(), reference.strip(), _HOW, _FINDING * finds)
     item_id = id_of(item, key)
@@ -108,8 +109,12 @@ async def run_subtask(
     return await portal.on_a_pool(subtask.run, max_turns)
 
 
-def _settings(model: str) -> chat.Settings:
+def _settings(model: str | chat.Settings, base_url: str) -> chat.Settings:
+    if isinstance(model, chat.Settings):
+        return msgspec.structs.replace(model, base_url=base_url or model.base_url)
     spec = parse(model)
+    if base_url:
+        spec = spec._replace(settings={**spec.settings, "base_url": base_url})
     if spec.backend not in chat.PACKAGES:
         there = " and ".join(f"{service}/" for service in chat.PACKAGES)
         raise BadInput(f"model {model!r}: sub-runs ask models of {there}, not of {spec.backend}/")

@@ -23,6 +23,7 @@ from hmz_mp.core.ambient import Item, current_run
 from hmz_mp.dispatch.rendering import text_of
 from hmz_mp.fanin.finding import Finding
 from hmz_mp.tools import Tool
+from hmz_mp.tools.batching import BatchTool
 
 __all__ = ["Ask", "Work", "agent_of", "ask", "called_for", "evidence_of", "prompt_for", "shown_by"]
 
@@ -63,7 +64,7 @@ def called_for(work: Work, at_once: int) -> Call:
     if isinstance(work, Agent):
         return functools.partial(_asked, Ask(work, "", None))
     if isinstance(work, Tool):
-        return functools.partial(_tooled, work)
+        return functools.partial(_tooled, work.one if isinstance(work, BatchTool) else work)
     if isinstance(work, functools.partial) and isinstance(work.func, Tool):
         bound = functools.partial(work.func.aturn, *work.args, **work.keywords)
         return functools.partial(_awaited, bound)

@@ -10,7 +10,7 @@ import pytest
 
 from hmz_mp import Pool
 from hmz_mp.errors import ItemFailed, Stopped
-from hmz_mp.fanin import BadFinding, Finding, Report, Retry, fan_out
+from hmz_mp.fanin import BadFinding, Finding, Report, Retry, batch_tool, fan_out
 from tests.fanin import functions
 
 pytestmark = pytest.mark.anyio
@@ -182,6 +182,8 @@ async def test_tools_run_in_workers() -> None:
         assert report.failed[0].finding == "ValueError: no length of bad"
         listed = await fan_out(items, functions.lengths, on_failure="fail")
         assert listed["seven"].finding == "5"
+        by_list = await fan_out(items, batch_tool(functions.length), on_failure="partial")
+        assert [one.item_id for one in by_list.failed] == ["bad"]
         bound = functools.partial(functions.plus, more=2)
         assert (await fan_out([1], bound, on_failure="fail"))["1"].finding == "3"
 

@@ -34,6 +34,8 @@ class Row:
         (3, "3"),
         ({"item_id": "x", "id": "y"}, "x"),
         ({"id": 7}, "7"),
+        ({"name": "n", "path": Path("a.py")}, "a.py"),
+        ({"name": "n"}, "n"),
         (Service("s"), "s"),
         (Row(4), "4"),
         (Item("f.py", b"f.py"), "f.py"),
@@ -46,12 +48,12 @@ def test_ids(item: Any, item_id: str) -> None:
 
 
 def test_an_id_by_another_field_or_a_function() -> None:
-    assert id_of({"name": "n", "id": 1}, "name") == "n"
+    assert id_of({"title": "n", "id": 1}, "title") == "n"
     assert id_of(Service("s", "http://x"), "url") == "http://x"
     assert id_of(Service("s", "http://x"), lambda one: (one.id, 1)) == "('s', 1)"
 
 
-@pytest.mark.parametrize("item", [{"name": "n"}, object(), {"id": None}, None])
+@pytest.mark.parametrize("item", [{"title": "n"}, object(), {"id": None}, None])
 def test_an_item_without_an_id(item: Any) -> None:
     with pytest.raises(ValueError, match="key='name'"):
         id_of(item)

@@ -56,6 +56,7 @@ def test_what_it_counts() -> None:
     assert [one.item_id for one in MIXED.needs_review] == ["odd"]
     assert [(one.item_id, str(one.cause)) for one in MIXED.failed] == [("bad", "boom")]
     assert not MIXED.complete
+    assert MIXED.exit_status == 1
     assert repr(MIXED) == ("<Report 3 of 4 items answered, 1 failed: bad; 1 to be reviewed: odd>")
     assert MIXED["a"].confidence == "low"
     with pytest.raises(KeyError):
@@ -65,6 +66,7 @@ def test_what_it_counts() -> None:
 def test_one_that_needs_review_is_answered() -> None:
     report = Report([outcome("odd", status="needs_review")])
     assert report.complete
+    assert (report.exit_status, Report([]).exit_status) == (1, 0)
     assert report.counts() == {"ok": 0, "failed": 0, "needs_review": 1}
 
 

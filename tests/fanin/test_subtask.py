@@ -127,6 +127,10 @@ async def test_a_model_as_it_is_written(pool: Pool, place: Place) -> None:
     finding = await run_subtask(item, model=spec, tools=[ping], template="{id} at {url}")
     assert finding.item_id == "svc-2"
     assert place.server.requests[-1]["prompt"] == "svc-2 at http://x\n\nThe item_id is: svc-2"
+    again = await run_subtask(
+        item, model=f"{place.service}/tiny", base_url=settings.base_url, tools=[ping]
+    )
+    assert again.item_id == "svc-2"
     with pytest.raises(BadInput, match="of openai/ and anthropic/, not of sh/"):
         await run_subtask("a", model="sh/cat")
 
