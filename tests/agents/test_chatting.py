@@ -255,6 +255,7 @@ async def test_a_turn_that_fails_is_not_in_the_conversation(
     session = make().new()
     await session.aturn("say a")
     await failure(session.aturn("cut it"))
+    await failure(session.aturn("never one", schema=Never))
     await session.aturn("say b")
     assert texts(place) == ["say a", "a", "say b"]
 

@@ -18,6 +18,7 @@ def turn(history: History, place: int, *texts: str) -> None:
     history.begin(place)
     for text in texts:
         history.add(User(text), Reply(text.upper()))
+    history.end()
 
 
 def again(file: Path) -> History:
@@ -53,6 +54,7 @@ def test_whole_replies_are_kept(tmp_path: Path) -> None:
     )
     history = History(tmp_path / "one.jsonl")
     history.add(User("x"), reply)
+    history.end()
     assert again(tmp_path / "one.jsonl").messages == [User("x"), reply]
 
 
@@ -73,21 +75,28 @@ def test_a_turn_that_failed_leaves_nothing(tmp_path: Path) -> None:
     history = History(tmp_path / "one.jsonl")
     turn(history, 0, "a")
     history.begin(1)
+    history.add(User("x"), Reply("an answer that did not fit"))
+    assert "did not fit" in said(history)
     turn(history, 2, "b")
     assert said(history) == said(again(tmp_path / "one.jsonl")) == "a A b B"
 
 
+def torn(file: Path) -> None:
+    history = History(file)
+    turn(history, 0, "a")
+    turn(history, 1, "b")
+    file.write_bytes(file.read_bytes()[:-5])
+
+
 def test_a_line_that_a_killed_worker_did_not_end(tmp_path: Path) -> None:
     file = tmp_path / "one.jsonl"
-    turn(History(file), 0, "a", "b")
-    file.write_bytes(file.read_bytes()[:-5])
+    torn(file)
     assert said(again(file)) == "a A"
 
 
 def test_it_goes_on_after_such_a_line(tmp_path: Path) -> None:
     file = tmp_path / "one.jsonl"
-    turn(History(file), 0, "a", "b")
-    file.write_bytes(file.read_bytes()[:-5])
+    torn(file)
     turn(again(file), 1, "c")
     assert said(again(file)) == "a A c C"
 

@@ -47,7 +47,10 @@ async def arun(settings: Settings, request: Request) -> str:
     history = _kept(settings, request) if request.conversation else History()
     prompt = with_file(request) if settings.attach else request.prompt
     conversation = ChatConversation(settings.model, history, request.conversation)
-    return await drive(conversation, msgspec.structs.replace(request, prompt=prompt), strict=True)
+    request = msgspec.structs.replace(request, prompt=prompt)
+    answer = await drive(conversation, request, strict=True)
+    history.end()
+    return answer
 
 
 def _kept(settings: Settings, request: Request) -> History:

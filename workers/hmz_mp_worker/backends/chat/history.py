@@ -1,7 +1,7 @@
 """What was said in a conversation, in memory and in the file that survives this worker.
 
-Owns the file: a line for each exchange, appended when its reply has come whole. What was asked in
-a turn that failed, or was lost, is not in the conversation.
+Owns the file: a line for each turn, appended when the turn has succeeded. What was said in a turn
+that failed, or was lost, is not in the conversation.
 """
 
 from __future__ import annotations
@@ -13,40 +13,36 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hmz_mp_worker.backends.protocol import AgentFailed
-from hmz_mp_worker.chat import Message, Reply, User
+from hmz_mp_worker.chat import Message
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Exchange", "History"]
+__all__ = ["History"]
 
 log = logging.getLogger("hmz_mp")
 
 
-class Exchange(msgspec.Struct, frozen=True, array_like=True):
-    """A question and its reply, of the turn at ``place``; ``is_first`` of that turn's."""
-
+class _Turn(msgspec.Struct, frozen=True, array_like=True):
     place: int
-    is_first: bool
-    question: User
-    reply: Reply
+    messages: tuple[Message, ...]
 
 
 _write = msgspec.json.Encoder().encode
-_read = msgspec.json.Decoder(Exchange).decode
+_read = msgspec.json.Decoder(_Turn).decode
 
 
 class History:
     """A conversation so far.
 
-    Its whole state: the exchanges; the turn that runs, and whether one of its own is there; the
+    Its whole state: the turns that have succeeded; which one runs, and what was said in it; the
     file, if it is kept.
     """
 
     def __init__(self, file: Path | None = None) -> None:
-        self._exchanges: list[Exchange] = []
+        self._turns: list[_Turn] = []
         self._place = 0
-        self._has_begun = False
+        self._said: list[Message] = []
         self._file = file
 
     def load(self) -> bool:
@@ -68,32 +64,34 @@ class History:
             raise AgentFailed("died", reason) from None
         return True
 
-    def _take(self, exchange: Exchange) -> None:
-        if exchange.is_first:  # another try of that turn, after one that was lost
-            self._forget(exchange.place)
-        self._exchanges.append(exchange)
-
-    def _forget(self, place: int) -> None:
-        self._exchanges = [one for one in self._exchanges if one.place < place]
+    def _take(self, turn: _Turn) -> None:
+        """Add a turn, in the place of one whose answer was lost, so that it was tried again."""
+        self._turns = [one for one in self._turns if one.place < turn.place]
+        self._turns.append(turn)
 
     def begin(self, place: int) -> None:
         """Take note that the turn at ``place`` begins, maybe once more."""
-        self._forget(place)
-        self._place, self._has_begun = place, False
+        self._turns = [one for one in self._turns if one.place < place]
+        self._place = place
+        self._said = []
 
     @property
     def messages(self) -> list[Message]:
-        """All that was said."""
-        return [message for one in self._exchanges for message in (one.question, one.reply)]
+        """All that was said, in this turn too."""
+        return [*(message for one in self._turns for message in one.messages), *self._said]
 
-    def add(self, question: User, reply: Reply) -> None:
-        """Take note of an exchange."""
-        exchange = Exchange(self._place, not self._has_begun, question, reply)
-        self._has_begun = True
-        self._take(exchange)
+    def add(self, *messages: Message) -> None:
+        """Take note of what is said in this turn."""
+        self._said += messages
+
+    def end(self) -> None:
+        """Take note that this turn has succeeded."""
+        turn = _Turn(self._place, tuple(self._said))
+        self._said = []
+        self._take(turn)
         if self._file is not None:
             try:
-                _append(self._file, _write(exchange) + b"\n")
+                _append(self._file, _write(turn) + b"\n")
             except OSError as error:
                 log.warning("%s is in this worker's memory only: %s", self._file, error)
                 self._file.unlink(missing_ok=True)  # half a conversation would be gone on with
