@@ -60,7 +60,8 @@ class Breaker:
         """Return how many turns may begin beside ``used``; ``None`` is any number."""
         if self.until is not None:
             return int(not self.probing and now >= self.until)
-        return self.width.room(used)
+        width = self.width
+        return width.room(used) if width.bound else None
 
     def took(self) -> None:
         """Take note that a turn begins."""
