@@ -122,6 +122,9 @@ class RunContext(Protocol):
     def directory(self) -> Path | None:
         """Where the run's files are, its ledger among them; ``None`` if it writes none."""
 
+    def masked(self, text: str) -> str:
+        """Return a text as it may be written to a file: without secrets of the environment."""
+
     @property
     def task(self) -> str:
         """The TASK the run was started with."""

@@ -63,6 +63,9 @@ class Dispatcher:
 
     With ``breaker`` the limits have a circuit breaker: a call that fails as its service is too
     busy (`busy_of`, or a function like it) is put back, and whoever shares the limit waits.
+
+    Raises `TypeError` for a tool that cannot be described to a model, `ValueError` for two of one
+    name, for a bound that makes no sense, and for one of a tool that there is not.
     """
 
     # The whole state: the tools, their bounds, and what submits each tool's calls in the last pool.
@@ -78,6 +81,8 @@ class Dispatcher:
         breaker: bool | Callable[[BaseException], Busy | None] = False,
     ) -> None:
         self._tools = by_name(tools)
+        for one in self._tools.values():
+            one.signature.schema()  # raises for what no model can be told
         self._at_once = check_width("at_once", at_once)
         if timeout is not None and not 0 < timeout < math.inf:
             raise ValueError(f"timeout is a number of seconds, not {timeout!r}")
@@ -164,7 +169,11 @@ class Dispatcher:
         return Answer(text)
 
     def _shortened(self, name: str, text: str) -> str:
-        return cut(text, self._longest, f"the whole is in {self._keeper.keep(name, text)}")
+        try:
+            where = f"the whole is in {self._keeper.keep(name, text)}"
+        except OSError as error:
+            where = f"the whole could not be written: {error.strerror or error}"
+        return cut(text, self._longest, where)
 
     # Bounds.
 

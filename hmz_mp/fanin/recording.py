@@ -19,7 +19,7 @@ from hmz_mp.agents.verdicts import judged
 from hmz_mp.core.ambient import TurnRecord, current_run
 from hmz_mp.core.turns import PutBack, Shipped
 from hmz_mp.errors import Stopped
-from hmz_mp_worker.backends.protocol import Spent
+from hmz_mp_worker.backends.protocol import Did, Spent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -115,6 +115,11 @@ class Recording:
             record.state = "waiting"
             if observer is not None:
                 observer.said(record, event)
+
+    def did(self, words: str) -> None:
+        """Take note of a tool that the model asked for."""
+        if self._observer is not None:
+            self._observer.said(self.record, Did(words))
 
     def used(self, usage: Usage) -> None:
         """Take note of what an asking has used; the run may be stopped by it."""

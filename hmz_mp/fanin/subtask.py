@@ -15,15 +15,17 @@ import msgspec
 
 from hmz_mp import portal
 from hmz_mp.agents.chat import account_of, chat_settings
-from hmz_mp.agents.failures import busy_of, failed_by
+from hmz_mp.agents.failures import busy_of, failed_by, worth_retrying
 from hmz_mp.agents.identity import identity_of
 from hmz_mp.agents.schema import NotOfSchema, decoder_for
 from hmz_mp.agents.spec import parse
+from hmz_mp.agents.verdicts import needs_review
 from hmz_mp.core.ambient import current_pool
 from hmz_mp.dispatch.calls import ToolCall
 from hmz_mp.dispatch.dispatcher import Dispatcher
-from hmz_mp.dispatch.rendering import text_of
+from hmz_mp.dispatch.rendering import cut, text_of
 from hmz_mp.errors import BadInput, PoolClosed, Stopped
+from hmz_mp.fanin.brief import one_line
 from hmz_mp.fanin.budget import Budget
 from hmz_mp.fanin.finding import Finding, finding_of, is_about
 from hmz_mp.fanin.identity import id_of
@@ -48,6 +50,7 @@ _HOW = (
     "See to the one item that you are given, with the tools that you have. Ask for all calls that "
     "do not need each other's results in one turn. When you know, answer; do not guess."
 )
+_LONGEST = 200  # characters of a call, in what is written down
 _FINDING = (
     "Your answer is one finding about that item. item_id: as it is given, or else the item itself. "
     "status: ok, failed if it could not be seen to, needs_review if somebody has to look. "
@@ -158,6 +161,7 @@ class _Model(msgspec.Struct, frozen=True):
         return pool.options(
             limit=pool.limit(account_of(self.settings)),
             is_busy=busy_of,
+            retry_if=worth_retrying,
             timeout=self.timeout,
             on_event=recording.heard,
             item_id=recording.record.item_id,
@@ -211,10 +215,12 @@ class _Subtask:
     def _recalled(self, known: TurnRecord) -> Any:
         """Return the answer of an earlier execution of the run."""
         try:
-            return self._read(known.answer or "")
-        except NotOfSchema:
-            reason = known.error or "it gave no answer that fits"
-            return Finding(self._item_id, "needs_review", reason, shown_by(self._item_id), "low")
+            if self._schema or not needs_review(known):
+                return self._read(known.answer or "")
+        except NotOfSchema:  # it is the finding of one that had no answer
+            pass
+        reason = known.error or "it gave no answer that fits"
+        return Finding(self._item_id, "needs_review", reason, shown_by(self._item_id), "low")
 
     async def _converse(self, caller: Caller, recording: Recording, max_turns: int) -> Any:
         for turn in range(1, max_turns + 1):
@@ -232,6 +238,8 @@ class _Subtask:
             if reason is not None:
                 return self._unanswered(recording, f"{reason}, after {_turns(turn)}", reply)
             if reply.calls and turn < max_turns:
+                for call in reply.calls:
+                    recording.did(cut(one_line(f"{call.name} {call.arguments}"), _LONGEST))
                 self._said += [reply, await self._results(reply)]
         return self._unanswered(recording, f"no answer after {_turns(max_turns)}", reply)
 

@@ -174,6 +174,10 @@ class Ledger:
         ledger._start()
         return ledger
 
+    def masked(self, text: str) -> str:
+        """Return a text without the secrets of the environment, as all that it writes is."""
+        return self._masks.text(text)
+
     def put(self, record: TurnRecord, *, alone: bool = False) -> int:
         """Write the state ``record`` has now; returns how many puts there were, this one included.
 

@@ -44,6 +44,9 @@ class RecordSink(Protocol):
     def directory(self) -> Path | None:
         """Where its files are."""
 
+    def masked(self, text: str) -> str:
+        """Return a text without secrets."""
+
     def put(self, record: TurnRecord, *, alone: bool) -> int:
         """Write the record as it is now; returns at once, with how many puts there were.
 
@@ -126,6 +129,10 @@ class Run:
     def directory(self) -> Path | None:
         """Where the run's files are."""
         return self._ledger.directory
+
+    def masked(self, text: str) -> str:
+        """Return a text as it may be written to a file."""
+        return self._ledger.masked(text)
 
     @property
     def task(self) -> str:

@@ -42,6 +42,9 @@ class FakeRun:
     def observer(self) -> FakeRun:
         return self
 
+    def masked(self, text: str) -> str:
+        return text.replace("secret", "***")
+
     def items(self) -> list[Item]:
         return []
 

@@ -307,6 +307,31 @@ async def test_long_results_are_cut_and_kept_whole(pool: Pool, tmp_path: Path) -
     assert not (tmp_path / "none").exists()
 
 
+async def test_a_whole_that_cannot_be_kept(
+    pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @tool
+    def much() -> str:
+        return "x" * 3000
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
+    dispatcher = Dispatcher([much], longest=300, directory=tmp_path / "none" / "\0")
+    monkeypatch.setattr("hmz_mp.dispatch.keeping.Path.mkdir", _refuses)
+    result = await one(dispatcher, use("much"))
+    assert "the whole could not be written: No such file or directory]" in result["content"]
+
+
+def _refuses(*_: object, **__: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_tools_that_no_model_can_be_told_of() -> None:
+    def odd(x: complex) -> None: ...
+
+    with pytest.raises(TypeError, match="odd cannot be described"):
+        Dispatcher([odd])
+
+
 async def test_in_a_run_the_whole_is_beside_its_ledger(pool: Pool, tmp_path: Path) -> None:
     @tool
     def much() -> str:

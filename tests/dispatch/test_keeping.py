@@ -33,6 +33,16 @@ def test_without_a_run_they_are_temporary_files(
     assert Path(keeper.keep("tool", "two")).read_text() == "two"
 
 
+def test_in_a_run_it_is_without_secrets(tmp_path: Path) -> None:
+    token = run_variable.set(FakeRun(None, directory=tmp_path))
+    try:
+        kept = Path(Keeper().keep("tool", "the secret is kept"))
+    finally:
+        run_variable.reset(token)
+    assert kept.parent == tmp_path / "results"
+    assert kept.read_text() == "the *** is kept"
+
+
 def test_a_directory_that_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

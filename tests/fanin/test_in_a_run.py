@@ -13,6 +13,7 @@ from tests.cli.processes import Project
 from tests.workers.chat.servers import Place, placed
 
 FLOW = '''
+import os
 from functools import partial
 from hmz_mp import tool
 from hmz_mp.core.ambient import current_run
@@ -23,7 +24,7 @@ from hmz_mp.flows import Agent, flow
 @tool
 def read(name: str) -> str:
     """Read it."""
-    return name * 3000
+    return name * 3000 + os.environ["PROBE_TOKEN"]
 
 @flow
 async def run(agents: tuple[()], task: str) -> None:
@@ -61,6 +62,7 @@ def place() -> Iterator[Place]:
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     project = Project(tmp_path)
+    project.environment["PROBE_TOKEN"] = "not-for-files"
     (tmp_path / "flow.py").write_text(FLOW)
     return project
 
@@ -83,7 +85,7 @@ def test_sub_runs_are_turns_of_the_run(project: Project, place: Place) -> None:
     assert "2 of 3 items answered, 1 failed: bad.txt; 1 to be reviewed: odd.txt" in done.err
     (folder,) = (project.root / ".hmz-mp" / "runs").iterdir()
     kept = [one.read_text() for one in (folder / "results").iterdir()]
-    assert sorted(kept) == ["a.txt" * 3000, "odd.txt" * 3000]
+    assert sorted(kept) == ["a.txt" * 3000 + "***", "odd.txt" * 3000 + "***"]
     told = json.dumps(place.server.requests[1]["body"])
     assert "characters in all, the whole is in " in told
     shown = project.run("show", "last", "odd.txt")

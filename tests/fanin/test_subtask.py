@@ -13,6 +13,7 @@ from hmz_mp.agents import Failed
 from hmz_mp.dispatch import Dispatcher
 from hmz_mp.errors import BadInput, Stopped
 from hmz_mp.fanin import Finding, Report, Retry, counting, fan_out, run_subtask
+from hmz_mp_worker.backends.protocol import Did
 from tests.agents.conftest import running
 from tests.helpers import await_until
 from tests.tools.width import Width, wide
@@ -225,7 +226,9 @@ async def test_in_a_run_it_is_one_turn_with_what_it_has_used(pool: Pool, place: 
     assert record.answer is not None
     assert json.loads(record.answer)["item_id"] == "svc-4"
     kinds = [kind for kind, _, _ in run.told]
-    assert kinds == ["submitted", "began", "said", "said", "ended"]
+    assert kinds == ["submitted", "began", *["said"] * 5, "ended"]
+    did = [event.words for _, _, event in run.told if isinstance(event, Did)]
+    assert did[0] == 'ping {"service": "svc-4"}'
     assert record.cancel is None
     assert record.seconds is not None
 

@@ -27,6 +27,9 @@ class ListLedger:
         self.said: list[tuple[int, str, str]] = []
         self.noted: list[tuple[object, ...]] = []
 
+    def masked(self, text: str) -> str:
+        return text.replace("secret", "***")
+
     def put(self, record: TurnRecord, *, alone: bool = False) -> int:
         self.rows.append((record.number, record.item_id, record.state))
         return 0
