@@ -14,6 +14,7 @@ from hmz_mp_worker import state
 from hmz_mp_worker.backends.acp.permissions import CANCELLED
 from hmz_mp_worker.backends.acp.settings import Settings, environment
 from hmz_mp_worker.backends.program import Program, ProgramFailed
+from hmz_mp_worker.backends.protocol import encodable
 
 if TYPE_CHECKING:
     from acp.connection import Connection
@@ -120,20 +121,20 @@ class AcpAgent(state.Resource):
     said of itself.
     """
 
-    def __init__(self, program: Program) -> None:
-        from acp.connection import Connection
-
+    def __init__(self, program: Program, connect: type[Connection]) -> None:
         self._program = program
         self._sessions: dict[str, Session] = {}
-        self._connection: Connection = Connection(self._handle, _Lines(program))
+        self._connection = connect(self._handle, _Lines(program))
         self._abilities: dict[str, Any] = {}
         self._logins: list[Any] = []
 
     @classmethod
     async def start(cls, settings: Settings) -> AcpAgent:
         """Start a program. Raises `ProgramFailed`."""
+        from acp.connection import Connection  # before there is a program that had to be ended
+
         program = await Program.start(settings.command, cwd=None, environment=environment(settings))
-        agent = cls(program)
+        agent = cls(program, Connection)
         try:
             async with asyncio.timeout(_START_SECONDS):
                 await agent._greet(settings)
@@ -222,7 +223,7 @@ class AcpAgent(state.Resource):
         try:
             return _dict(await self._connection.send_request(method, params))
         except RequestError as error:
-            raise Refused(error.code, str(error), error.data) from None
+            raise Refused(error.code, encodable(str(error)), error.data) from None
         except ConnectionError:
             await self._program.exited(_EXIT_SECONDS)
             raise Ended(self._how_it_ended()) from None

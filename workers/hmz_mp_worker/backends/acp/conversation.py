@@ -182,7 +182,7 @@ class AcpConversation(state.Resource):
     def _model(self) -> str:
         offered = self._offered.get("model")
         model = self._settings.model or (offered.current if offered is not None else "")
-        return model or Path(self._settings.command[0]).name
+        return encodable(model) or Path(self._settings.command[0]).name
 
     # The turn.
 

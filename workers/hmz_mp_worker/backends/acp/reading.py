@@ -212,7 +212,7 @@ def failure_of(code: int, message: str, data: Any, ways_in: str = "") -> Failed:
     """Return the failure that an error of the program's is."""
     reason = _reason(message, data)
     if code == _AUTH_REQUIRED:
-        return Failed("unauthorised", f"{reason}: {ways_in}" if ways_in else reason)
+        return Failed("unauthorised", encodable(f"{reason}: {ways_in}" if ways_in else reason))
     status = code if 400 <= code < 600 else _status(reason, data)
     if status is not None:
         return failure_of_status(status, reason)
