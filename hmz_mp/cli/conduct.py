@@ -399,6 +399,7 @@ class Conductor:
             found.skipped_binary if found is not None else 0,
             found.warnings if found is not None else (),
             self._found,
+            is_recorded=self._ledger.error is None,
         )
         quiet = self._checked.options.quiet
         for line in summary(self._run.tally, ending, quiet=quiet):

@@ -38,6 +38,7 @@ class Ending:
     excess: str | None = None
     skipped_binary: int = 0
     warnings: Sequence[str] = ()
+    is_recorded: bool = True
     widths: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -80,7 +81,8 @@ def _totals(tally: Tally, ending: Ending) -> list[str]:
     if models:
         lines.append(f"models: {used(models)}")
         lines += [f"  {model_used(one)}" for one in models if len(models) > 1]
-    lines.append(f"written down as run {ending.run_id}: hmz-mp show {ending.run_id}")
+    written = "written down" if ending.is_recorded else "written down in part"
+    lines.append(f"{written} as run {ending.run_id}: hmz-mp show {ending.run_id}")
     return lines
 
 

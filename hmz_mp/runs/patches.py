@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hmz_mp.errors import BadInput
-from hmz_mp.runs.schema import DATABASE, PATCHES_THAT_COUNT, stored, unstored
+from hmz_mp.runs.schema import DATABASE, patches_that_count, stored, unstored
 from hmz_mp.worktrees.applying import RecordedPatch
 from hmz_mp.worktrees.checkout import Checkout
 from hmz_mp.worktrees.patches import Change, Entry
@@ -70,12 +70,12 @@ class PatchJournal:
     def note_checkout(self, checkout: Checkout, base: str) -> None:
         """Note where the run's worktrees come from, before there is any."""
         values = (checkout.top, checkout.git_dir, checkout.inside, base)
+        self._write("DELETE FROM checkouts")  # that of an earlier execution
         self._write("INSERT INTO checkouts VALUES (?, ?, ?, ?)", *values)
 
     def checkout(self) -> tuple[Checkout, str] | None:
         """Return that, or ``None`` for a run that had no worktrees."""
-        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
-        if version < _FIRST_VERSION:
+        if self._version() < _FIRST_VERSION:
             return None
         row = self._connection.execute(
             "SELECT top, git_dir, inside, base FROM checkouts"
@@ -85,11 +85,16 @@ class PatchJournal:
         top, git_dir, inside, base = map(unstored, row)
         return Checkout(top, git_dir, inside), base
 
+    def _version(self) -> int:
+        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        return int(version)
+
     # The journal.
 
     def patches(self) -> Iterator[RecordedPatch]:
         """Yield the patches in item order."""
-        for row in self._connection.execute(PATCHES_THAT_COUNT).fetchall():
+        query = patches_that_count(self._version())
+        for row in self._connection.execute(query).fetchall():
             number, item_id, state, plan, *_ = row
             changes = None if plan is None else _read_plan(plan)
             yield RecordedPatch(number, unstored(item_id), state, changes)

@@ -24,13 +24,13 @@ from hmz_mp.runs.salvage import is_damage, salvage, sure
 from hmz_mp.runs.schema import (
     DATABASE,
     EVENTS_OF_A_TURN,
-    PATCHES_THAT_COUNT,
     READABLE,
     REPLACED,
     RESUMABLE,
     TEXT_COLUMNS,
     TURN_COLUMNS,
     VERSION,
+    patches_that_count,
     stored,
     unstored,
 )
@@ -180,7 +180,8 @@ class RecordedRun:
         if self.summary.ledger_version < _WITH_PATCHES:
             return {}
         found = {}
-        for number, _, state, _, problem, file in self._rows(PATCHES_THAT_COUNT, []):
+        query = patches_that_count(self.summary.ledger_version)
+        for number, _, state, _, problem, file in self._rows(query, []):
             found[number] = PatchState(state or "waiting", unstored(problem), unstored(file))
         return found
 

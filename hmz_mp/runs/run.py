@@ -246,6 +246,8 @@ class Run:
             return
         if self.halted is not None and record.state in ("cancelled", "not_run"):
             record.error = self.halted
+        if self._replay is not None and record.number in self._replay.changed:
+            self._ledger.note("DELETE FROM patches WHERE number = ?", record.number)
         self._settle(record, then)
         if record.state == "failed" and self.tally.failed == self._max_failures:
             reason = f"{self._max_failures} failed, the most that was allowed"

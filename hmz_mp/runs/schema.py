@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = [
     "DATABASE",
     "EVENTS_OF_A_TURN",
-    "PATCHES_THAT_COUNT",
     "READABLE",
     "REPLACED",
     "RESUMABLE",
@@ -28,6 +27,7 @@ __all__ = [
     "VERSION",
     "create_statements",
     "migrate",
+    "patches_that_count",
     "replace_statements",
     "stored",
     "unstored",
@@ -159,18 +159,25 @@ CREATE TABLE IF NOT EXISTS events (
 EVENTS_OF_A_TURN = 1 << 20
 
 # The patches that count: of turns that were ok, and of a session's only the last, which has all
-# that the session changed.
-PATCHES_THAT_COUNT = """
+# that the session changed. One that goes on in another execution may do so in a fresh worktree.
+_PATCHES_THAT_COUNT = """
 SELECT number, item_id, patches.state, plan, problem, file
 FROM turns
 LEFT JOIN patches USING (number)
 LEFT JOIN (
-    SELECT session AS conversation_of, max(place) AS last_place FROM turns
-    WHERE state = 'ok' AND patch IS NOT NULL AND place > 0 GROUP BY session
-) ON conversation_of = session
+    SELECT session AS of_session, {execution} AS of_execution, max(place) AS last_place FROM turns
+    WHERE state = 'ok' AND patch IS NOT NULL AND place > 0 GROUP BY of_session, of_execution
+) ON of_session = session AND of_execution = {execution}
 WHERE turns.state = 'ok' AND length(patch) > 0 AND (last_place IS NULL OR place >= last_place)
 ORDER BY number
 """
+
+
+def patches_that_count(version: int) -> str:
+    """Return what selects the patches that count, in a ledger of this version, of 3 at least."""
+    execution = "execution" if version >= RESUMABLE else "1"
+    return _PATCHES_THAT_COUNT.format(execution=execution)
+
 
 # Rows whose place others have taken, as the flow asked otherwise when it was resumed: kept for what
 # they have cost.

@@ -16,6 +16,7 @@ from hmz_mp.runs import runs_directory
 from hmz_mp.runs.reading import open_run
 from tests.cli.processes import Done, Project
 from tests.fakes.programs import fake_claude, fake_codex
+from tests.worktrees.support import Repository
 
 TOOL = '''
 import os
@@ -47,6 +48,20 @@ async def talk(agents: tuple[Agent], task: str) -> None:
     print(await session.aturn("say one"))
     cut_short()
     print(await session.aturn("history"))
+
+@flow
+async def sees(agents: tuple[Agent], task: str) -> None:
+    import asyncio, sqlite3
+    async def one(word):
+        answer = await agents[0].aturn(word)
+        (file,) = Path(".hmz-mp/runs").glob("*/run.db")
+        connection = sqlite3.connect(file)
+        query = "SELECT answer FROM turns WHERE state = 'ok' AND prompt = ?"
+        assert connection.execute(query, [word]).fetchall() == [(answer,)]
+        connection.close()
+    for number in range(4):
+        await one(f"alone{number}")
+    await asyncio.gather(*(one(f"together{number}") for number in range(40)))
 
 @flow
 def plain(agents: tuple[Agent, Agent], task: str) -> None:
@@ -182,8 +197,16 @@ def test_a_conversation_goes_on_in_the_program_s_own_session(
         assert first.conversation == second.conversation
         assert first.kept_as == second.kept_as != ""
         assert (first.execution, second.execution) == (1, 2)
+        said = [event.text for event in run.events(1) if event.kind == "text"]
+        assert "".join(said) == second.answer
         assert run.costs().tokens == sum(one.input_tokens + one.output_tokens
                                          for one in (first, second))  # fmt: skip
+
+
+def test_what_a_flow_has_is_in_the_ledger(counted: Counted) -> None:
+    line = ["-f", f"{counted.flows}:sees", "-a", counted.agent, "--quiet", "--at-once", "4"]
+    done = counted.exec(*line)
+    assert done.status == 0, done
 
 
 @pytest.mark.slow
@@ -311,3 +334,55 @@ def test_answers_that_are_written_down_nowhere_are_shown(project: Project) -> No
     shown = project.exec("-a", project.tool("upper"), "--include", "a", "--quiet", "--json")
     assert json.loads(shown.out)["answer"] == "SOME TEXT"
     assert "a: SOME TEXT" not in shown.err
+
+
+WORKTREES = """
+import os, signal
+from pathlib import Path
+from hmz_mp.flows import Agent, flow
+from hmz_mp.worktrees import worktree
+
+@flow
+async def edits(agents: tuple[Agent], task: str) -> None:
+    session = agents[0].new(worktree())
+    await session.aturn("echo one >> one")
+    await session.aturn("echo more >> one")
+    if not Path("go").exists():
+        os.kill(os.getpid(), signal.SIGKILL)
+    await session.aturn("echo two >> two; ls")
+    await agents[0].aturn("echo three >> three", cwd=worktree())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cleared", [False, True])
+def test_what_a_session_changed_in_its_worktree_is_not_lost(
+    project: Project, cleared: bool
+) -> None:
+    flow = project.root.parent / "edits.py"
+    flow.write_text(WORKTREES)
+    project.write("one", "")
+    project.write(".gitignore", "go\n")
+    Repository(project.root).commit()
+    assert project.exec("-f", str(flow), "-a", "sh/sh", "--quiet").status == -signal.SIGKILL
+    if cleared:
+        assert project.run("gc").status == 0
+    project.write("go")
+    done = project.exec("--resume", "last", "--quiet")
+    assert done.status == 0, done
+    texts = {name: (project.root / name).read_text() for name in ("one", "two", "three")}
+    assert texts == {"one": "one\nmore\n", "two": "two\n", "three": "three\n"}
+
+
+@pytest.mark.slow
+def test_a_secret_in_a_patch_reaches_the_checkout_and_not_the_ledger(project: Project) -> None:
+    project.write("a", "key\n")
+    Repository(project.root).commit()
+    project.environment["SOME_API_KEY"] = "sesame-opens"
+    agent = "sh/sh -c 'echo $SOME_API_KEY >> a; echo $SOME_API_KEY'"
+    done = project.exec("--worktree", "-a", agent, "--include", "a", "--print", "--quiet")
+    assert (done.status, done.lines) == (0, ["sesame-opens"]), done
+    assert (project.root / "a").read_text() == "key\nsesame-opens\n"
+    files = [file for file in (project.root / ".hmz-mp").rglob("*") if file.is_file()]
+    assert files
+    assert not any(b"sesame-opens" in file.read_bytes() for file in files)

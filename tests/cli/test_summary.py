@@ -111,3 +111,8 @@ def test_a_budget_that_was_exceeded() -> None:
         "1 of 2 not run: $1.00 is spent (which ones: hmz-mp show r1)",
         "$0.50 more than was allowed",
     ]
+
+
+def test_a_run_that_is_not_all_written_down() -> None:
+    lines = summary(Tally(), Ending("r1", 1.0, is_recorded=False))
+    assert lines[-1] == "written down in part as run r1: hmz-mp show r1"

@@ -1,17 +1,21 @@
 from __future__ import annotations
 
 import gc
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from hmz_mp.core.ambient import Item
+from hmz_mp.core.ambient import Item, TurnRecord
 from hmz_mp.core.turns import Progress, PutBack, Said
 from hmz_mp.errors import BadInput, BudgetExceeded, Stopped
-from hmz_mp.runs.costs import Budget, ModelUsage
+from hmz_mp.runs.costs import Budget, Costs, ModelUsage
 from hmz_mp.runs.run import Run
 from hmz_mp.runs.tally import Failure
-from hmz_mp_worker.backends.protocol import Usage
+from hmz_mp_worker.backends.protocol import Did, Usage
 from tests.runs.fakes import NO_POOL, ListLedger, Watched, record_of
+
+if TYPE_CHECKING:
+    from hmz_mp.runs.replay import Replay
 
 
 def test_what_a_flow_sees() -> None:
@@ -332,3 +336,174 @@ def test_answers_that_are_to_be_reviewed_are_counted_and_told() -> None:
     tally = watched.run.tally
     assert (tally.ok, tally.to_review, tally.failures) == (2, 2, [])
     assert tally.reviews == [Failure("a", "look at a"), Failure("b", "look at b")]
+
+
+# What is written down, and what was before
+
+
+class SlowLedger(ListLedger):
+    """Says of each put which it was; what is written is for the test to say."""
+
+    def put(self, record: TurnRecord, *, alone: bool = False) -> int:
+        super().put(record)
+        self.alone = alone
+        return len(self.rows)
+
+
+def run_on(ledger: ListLedger, told: list[TurnRecord], **settings: Any) -> Run:
+    return Run(
+        pool=NO_POOL,
+        ledger=ledger,
+        task="",
+        select=lambda: [Item("a"), Item("b")],
+        on_record=told.append,
+        now=lambda: 7.0,
+        **settings,
+    )
+
+
+def test_nobody_has_an_answer_before_it_is_written_down() -> None:
+    ledger, told, had = SlowLedger(), list[TurnRecord](), list[str]()
+    run = run_on(ledger, told)
+    a, b = record_of("a"), record_of("b")
+    for record in (a, b):
+        run.submitted(record)
+        run.began(record)
+    a.state = b.state = "ok"
+    run.ended(b, lambda: had.append("b"))
+    assert not ledger.alone
+    run.ended(a, lambda: had.append("a"))
+    assert ledger.alone
+    assert (told, had, run.tally.ok) == ([], [], 2)
+    run.written(4)
+    assert (told, had) == ([], [])
+    run.written(5)
+    assert (told, had) == ([], ["b"])  # it may be had, and is told of in its place
+    run.written(9)
+    assert (told, had) == ([a, b], ["b", "a"])
+
+
+def test_what_turns_say_and_who_they_are_is_written_down() -> None:
+    watched = Watched()
+    (record,) = watched.submit("a")
+    record.attempts = 1
+    watched.begin(record)
+    watched.run.said(record, Did("Edit a"))
+    watched.run.said(record, PutBack(2.0))
+    record.attempts, record.worker = 2, 42
+    watched.begin(record)
+    session = record_of("b", kept_as="talk", cwd="/x")
+    watched.run.submitted(session)
+    watched.run.submitted(record_of("c", kept_as="talk"))
+    assert watched.ledger.said == [
+        (0, "tool", "Edit a"),
+        (0, "waiting", "2.000"),
+        (0, "attempt", "42"),
+    ]
+    assert [values for _, *values in watched.ledger.noted] == [
+        ["agent", "tool/x:y"],
+        ["s", "agent", "talk", "/x", 7.0],
+    ]
+
+
+class Before:
+    """What earlier executions have left: an answer about "a", and a row about "b"."""
+
+    next_number = 7
+
+    def __init__(self) -> None:
+        self.changed: set[int] = set()
+        self.costs = Costs()
+        self.costs.add([ModelUsage("m", 5, 5, 0, 1.0)])
+        self.answer = record_of("a", number=3, state="ok", answer="before", seconds=2.0)
+
+    def recall(self, record: TurnRecord) -> TurnRecord | None:
+        if record.item_id == "a":
+            return self.answer
+        if record.item_id == "b":
+            record.number = 4
+        return None
+
+    def has_row(self, item_id: str) -> bool:
+        return item_id == "b"
+
+    def replaced(self) -> list[int]:
+        return [2]
+
+
+def with_before(before: Before, **settings: Any) -> tuple[Run, ListLedger, list[TurnRecord]]:
+    ledger, told = ListLedger(), list[TurnRecord]()
+    return run_on(ledger, told, replay=cast("Replay", before), **settings), ledger, told
+
+
+def test_what_was_answered_is_not_run_and_not_written_again() -> None:
+    before = Before()
+    run, ledger, told = with_before(before)
+    run.items()
+    b, c = record_of("b"), record_of("c")
+    assert run.submitted(b) is None
+    assert run.submitted(record_of("a")) is before.answer
+    assert run.submitted(c) is None
+    assert (b.number, c.number) == (4, 7)
+    b.state = c.state = "ok"
+    run.ended(c, lambda: None)
+    run.ended(b, lambda: None)
+    assert [record.item_id for record in told] == ["b", "a", "c"]
+    assert ledger.final() == {"b": "ok", "c": "ok"}
+    assert (run.tally.recalled, run.tally.ok, run.tally.total) == (1, 3, 3)
+    assert run.tally.costs.tokens == 10
+    run.drop_replaced()
+    assert [values for statement, *values in ledger.noted if "turns" in str(statement)] == [
+        [2],
+        [2],
+    ]
+
+
+def test_an_answer_of_before_gives_way_to_an_ending_only() -> None:
+    before = Before()
+    before.changed.add(4)
+    run, ledger, _ = with_before(before)
+    b = record_of("b")
+    run.submitted(b)
+    run.began(b)
+    assert ledger.rows == []
+    run.finish()  # it was stopped
+    assert ledger.rows == []
+    run, ledger, _ = with_before(before)
+    b = record_of("b")
+    run.submitted(b)
+    b.state = "failed"
+    run.ended(b, lambda: None)
+    assert ledger.final() == {"b": "failed"}
+    assert ("DELETE FROM patches WHERE number = ?", 4) in ledger.noted
+
+
+def test_items_that_nobody_asked_about_keep_the_row_they_have() -> None:
+    run, ledger, told = with_before(Before())
+    run.items()
+    run.finish()
+    assert {record.item_id: record.state for record in told} == {"a": "not_run", "b": "not_run"}
+    assert ledger.final() == {"a": "not_run"}
+
+
+def test_a_budget_that_is_spent_already_lets_nothing_begin() -> None:
+    run, *_ = with_before(Before(), budget=Budget(max_tokens=10))
+    assert run.submitted(record_of("a")) is not None
+    with pytest.raises(BudgetExceeded):
+        run.submitted(record_of("c"))
+    run, _, _ = with_before(Before(), budget=Budget(max_tokens=4))
+    assert run.excess() == "6 tokens more than was allowed, before this execution began"
+
+
+def test_the_state_of_a_flow_is_written_when_it_has_changed() -> None:
+    state: dict[str, Any] = {}
+    run, ledger, _ = with_before(Before(), state=state)
+    run.keep_state()
+    assert ledger.noted == []
+    for _ in range(2):
+        state["done"] = [1]
+        run.keep_state()
+    assert ledger.noted == [("UPDATE runs SET state = ?", '{"done": [1]}')]
+    state["odd"] = object()
+    with pytest.raises(TypeError):
+        run.keep_state()

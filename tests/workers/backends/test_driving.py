@@ -73,12 +73,20 @@ def driven(conversation: Scripted, request: Request, told: bytes = b"") -> tuple
 
 
 def test_an_answer_and_what_is_said_on_the_way() -> None:
-    script = Scripted([Opened("id"), Text("not asked for"), Did("Bash ls"), Result("done")])
+    texts = Text("not asked "), Text("for"), Text("x" * 400), Text("y")
+    script = Scripted([Opened("id"), *texts, Did("Bash ls"), Text("end"), Result("done")])
     answer, speaker = driven(script, Request("go"))
     assert answer == "done"
-    assert {kind for kind, _ in speaker.said} == {"agent"}
-    said = [read_agent_event(data) for _, data in speaker.said]
+    said = [read_agent_event(data) for kind, data in speaker.said if kind == "agent"]
     assert said == [Opened("id"), Did("Bash ls")]
+    # In larger pieces than it came, and in its place.
+    assert [data if kind == "text" else kind for kind, data in speaker.said] == [
+        "agent",
+        b"not asked for" + b"x" * 400,
+        b"y",
+        "agent",
+        b"end",
+    ]
     assert script.asked == [Ask("go")]
 
 

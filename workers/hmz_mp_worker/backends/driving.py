@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ASKED_AGAIN", "drive"]
 
+_PIECE = 400
 ASKED_AGAIN = 2  # times that an answer which does not fit its schema is asked for again
 
 
@@ -76,16 +77,43 @@ async def _drive(conversation: Conversation, request: Request, strict: bool) -> 
 
 async def _turn(conversation: Conversation, ask: Ask) -> Result | Failed:
     end: Event | None = None
+    spoken = _Spoken(_PIECE if not ask.stream else 0)
     async with aclosing(conversation.turn(ask)) as events:
         async for event in events:
             end = event
             if isinstance(event, Text):
-                if ask.stream:
-                    say("text", event.text.encode("utf-8", "surrogateescape"))
-            elif not isinstance(event, (Result, Failed)):
+                spoken.add(event.text)
+                continue
+            spoken.say()
+            if not isinstance(event, (Result, Failed)):
                 say(AGENT, write_agent_event(event))
     assert isinstance(end, (Result, Failed)), f"a turn ended in {end}"
     return end
+
+
+class _Spoken:
+    """What an agent says, on its way to the coordinator: in pieces of ``least`` characters.
+
+    Agents speak word by word, and a message for each would cost more than the words.
+    """
+
+    def __init__(self, least: int) -> None:
+        self._least = least
+        self._texts: list[str] = []
+        self._length = 0
+
+    def add(self, text: str) -> None:
+        self._texts.append(text)
+        self._length += len(text)
+        if self._length >= self._least:
+            self.say()
+
+    def say(self) -> None:
+        """Say what is there."""
+        if self._texts:
+            say("text", "".join(self._texts).encode("utf-8", "surrogateescape"))
+            self._texts.clear()
+            self._length = 0
 
 
 def _again(failed: Failed) -> str:
