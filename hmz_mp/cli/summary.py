@@ -28,7 +28,7 @@ class Ending:
     ``width`` is how many turns were in flight at once at most; ``halted`` says why the run was
     cut short, if it was; ``excess`` by how much its budget was exceeded, if it was; ``warnings``
     are about items that could not be looked at; ``widths`` is how many turns at once were found
-    to be borne, by whom.
+    to be borne, by whom; ``is_recorded`` that all of it is in the ledger.
     """
 
     run_id: str
@@ -38,8 +38,8 @@ class Ending:
     excess: str | None = None
     skipped_binary: int = 0
     warnings: Sequence[str] = ()
-    is_recorded: bool = True
     widths: Mapping[str, int] = field(default_factory=dict)
+    is_recorded: bool = True
 
 
 def summary(tally: Tally, ending: Ending, *, quiet: bool = False) -> list[str]:
