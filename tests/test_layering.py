@@ -49,6 +49,7 @@ MAY_IMPORT = {
     "hmz_mp.flows": ENGINE_ROOM | TOOLS | LEAVES | DRIVEN,
     "hmz_mp.runs": ENGINE_ROOM | TOOLS | LEAVES | DRIVEN | {"hmz_mp.flows"},
     "hmz_mp.report": LEAVES | {"hmz_mp.errors", "hmz_mp.core.ambient", "hmz_mp.runs"},
+    "hmz_mp.watching": LEAVES | {"hmz_mp.errors", "hmz_mp.core.ambient", "hmz_mp.runs"},
     "hmz_mp.doctor": ENGINE_ROOM | TOOLS | {"hmz_mp.worktrees"},
     "hmz_mp.cli": ANYTHING,
     WORKER: set[str](),
@@ -71,11 +72,12 @@ MAY_IMPORT = {
 # Packages of others that only some parts may name.
 ONLY_IN = {
     "click": {"hmz_mp.cli"},
-    "rich": {"hmz_mp.cli", "hmz_mp.terminal", "hmz_mp.runs", "hmz_mp.fanin"},
+    "rich": {"hmz_mp.cli", "hmz_mp.terminal", "hmz_mp.runs", "hmz_mp.fanin", "hmz_mp.watching"},
     "yaml": {"hmz_mp.flows", "hmz_mp.cli"},
     "psutil": {"hmz_mp.core", "hmz_mp.runs", "hmz_mp.cli"},
     "pathspec": {"hmz_mp.items"},
     "jinja2": {"hmz_mp.report"},
+    "textual": {"hmz_mp.watching"},
 }
 WORKER_AT_IMPORT = {"msgspec"}
 PURE = tuple(

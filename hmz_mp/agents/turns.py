@@ -137,6 +137,7 @@ class AgentTurn:
         record = self.record
         record.submitted_at = time.time()
         record.cancel = self.stop
+        record.tell = self.interject
         if self._observer is not None:
             try:
                 known = self._observer.submitted(record)
@@ -249,7 +250,7 @@ class AgentTurn:
     ) -> None:
         record = self.record
         record.ended_at = time.time()
-        record.cancel = None
+        record.cancel = record.tell = None
         if error is not None:
             self.error = self._failure(error) if state == "failed" else error
             record.error = _one_line(self.error)

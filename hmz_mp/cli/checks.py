@@ -60,6 +60,7 @@ class Options:
     quiet: bool = False
     resume: str | None = None  # the run that goes on; with `retry`, only what failed in it
     retry: bool = False
+    watch: bool = False
 
     @property
     def selects(self) -> bool:

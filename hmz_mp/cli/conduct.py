@@ -23,6 +23,7 @@ from hmz_mp.cli.patching import apply_run, close_worktrees, make_worktrees, patc
 from hmz_mp.cli.progress import make_display
 from hmz_mp.cli.resuming import as_given, resumed_lines, take_up
 from hmz_mp.cli.summary import Ending, summary
+from hmz_mp.cli.view import View
 from hmz_mp.core.ambient import run_variable
 from hmz_mp.core.pool import Pool
 from hmz_mp.errors import BadInput, Stopped
@@ -71,7 +72,7 @@ def conduct(checked: Checked) -> int:
             stack.enter_context(recorded)
         trees = make_worktrees(checked, ledger)
         stack.callback(close_worktrees, trees)
-        display = make_display(time.monotonic, quiet=checked.options.quiet)
+        display = _display(checked, ledger)
         stack.callback(display.close)
         conductor = Conductor(checked, ledger, display, writer, trees, recorded)
         anyio.run(conductor.carry_out)
@@ -105,6 +106,16 @@ def _ledger(checked: Checked) -> tuple[Ledger, RecordedRun | None]:
 
 def _say_unrecorded(reason: str) -> None:
     _say(f"hmz-mp: {printable(reason)}")
+
+
+def _display(checked: Checked, ledger: Ledger) -> Display:
+    def usual() -> Display:
+        return make_display(time.monotonic, quiet=checked.options.quiet)
+
+    # Without a ledger there is nothing to look at.
+    if not checked.options.watch or ledger.error is not None:
+        return usual()
+    return View(ledger.directory, usual)
 
 
 def _recorded(checked: Checked) -> dict[str, object]:
@@ -213,8 +224,11 @@ class Conductor:
         )
         self._ledger.on_commit = partial(self._note_commit, portal.home().soon)
         async with anyio.create_task_group() as beside:
+            self._beside = beside
             await beside.start(self._listen)
             beside.start_soon(self._watch)
+            if isinstance(self._display, View):
+                beside.start_soon(self._display.run, self._run, self._interrupt)
             with self._everything:
                 async with pool:
                     try:
@@ -222,6 +236,8 @@ class Conductor:
                             await self._drive()
                     finally:
                         self._note_widths(pool)
+            if isinstance(self._display, View):
+                await self._display.leave()
             beside.cancel_scope.cancel()
 
     def _note_widths(self, pool: Pool) -> None:
@@ -282,13 +298,15 @@ class Conductor:
         meant = [one for one in STOPPING if signal.getsignal(one) != signal.SIG_IGN]
         with anyio.open_signal_receiver(*meant) as signals:
             task_status.started()
-            async with anyio.create_task_group() as graces:
-                async for _ in signals:
-                    self._interruptions += 1
-                    if self._interruptions == 1:
-                        graces.start_soon(self._stop)
-                    else:
-                        self._everything.cancel()
+            async for _ in signals:
+                self._interrupt()
+
+    def _interrupt(self) -> None:
+        self._interruptions += 1
+        if self._interruptions == 1:
+            self._beside.start_soon(self._stop)
+        else:
+            self._everything.cancel()
 
     async def _stop(self) -> None:
         _say("interrupted: ending the turns that run (once more: at once)")
@@ -324,6 +342,8 @@ class Conductor:
         writer = self._writer
         if writer is None or self.reader_left:
             return
+        if writer.on_terminal and isinstance(self._display, View) and self._display.is_open:
+            return  # the answers come when the screen is given back
         if writer.is_waiting and writer.on_terminal:
             with self._display.aside():
                 writer.flush()

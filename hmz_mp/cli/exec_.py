@@ -14,6 +14,7 @@ from hmz_mp.cli.checks import Options, check
 from hmz_mp.cli.conduct import conduct
 from hmz_mp.cli.dry_run import dry_run
 from hmz_mp.cli.resuming import with_recorded
+from hmz_mp.cli.watch import need_a_screen
 from hmz_mp.core.limits import AUTO
 from hmz_mp.runs.costs import Budget
 
@@ -186,6 +187,7 @@ def _money(context: click.Context, option: click.Parameter, value: float | None)
     is_flag=True,
     help="One JSON object per turn on standard output, in item order.",
 )
+@click.option("--watch", is_flag=True, help="Show the run on a full screen.")
 @click.option("--quiet", is_flag=True, help="No progress, and a summary only of what went wrong.")
 def exec_command(
     print_: bool,
@@ -222,6 +224,8 @@ def exec_command(
     if run is not None:
         given = with_recorded(run, given, _written(given))
     budget = Budget(given.pop("max_cost") or 0.0, given.pop("max_tokens") or 0)
+    if given["watch"]:
+        need_a_screen()
     options = Options(
         **given | {"max_failures": given["max_failures"] or 0},
         budget=budget,

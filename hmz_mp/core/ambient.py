@@ -86,6 +86,8 @@ class TurnRecord(msgspec.Struct, eq=False):
     execution: int = 1  # which execution of the run has asked for it last, from 1
     # Ends the turn behind this record, with a reason, or a `Stopped` that has one.
     cancel: Callable[..., object] | None = None
+    # Says something to its agent while it runs; returns whether it could be.
+    tell: Callable[[str], bool] | None = None
 
 
 class TurnObserver(Protocol):

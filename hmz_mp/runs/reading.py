@@ -159,7 +159,7 @@ class RecordedRun:
             conditions.append("item_id = ?")
             values.append(stored(item_id))
         if state is not None:
-            states = [one for one in _STATES if self._settled(one) == state]
+            states = [one for one in _STATES if self.settled(one) == state]
             conditions.append(f"state IN ({', '.join('?' * len(states))})")
             values += states
         return self._records(f"WHERE {' AND '.join(conditions)} ORDER BY number", values)
@@ -241,7 +241,21 @@ class RecordedRun:
         """Yield what a query gives, as it is stored; of a damaged ledger what can be read."""
         return self._rows(query, values)
 
-    def _settled(self, state: str) -> str:
+    @property
+    def process(self) -> int:
+        """The pid of the process that carries the run out, or did."""
+        ((pid,),) = self._rows("SELECT pid FROM runs", [])
+        return int(pid)
+
+    def numbered(self, number: int) -> Iterator[TurnRecord]:
+        """Yield the turn of a number, if there is one."""
+        return self._records("WHERE number = ?", [number])
+
+    def has(self, column: str) -> bool:
+        """Whether the turns of this ledger, which may be an older one, have a column."""
+        return column in self._columns
+
+    def settled(self, state: str) -> str:
         """Return what a turn's state is taken for, now that the run is over, if it is."""
         return state if self.summary.status == "running" else _SETTLED.get(state, state)
 

@@ -278,6 +278,14 @@ class Run:
             if record.cancel is not None and (queued or end_running):
                 record.cancel(_another(error))
 
+    def interject(self, number: int, text: str) -> bool:
+        """Say something to the agent of a turn; returns whether it runs and could be told."""
+        record = self._open.get(number)
+        if record is None or record.tell is None or not record.tell(text):
+            return False
+        self._ledger.say(number, self._now(), "told", text)
+        return True
+
     def excess(self) -> str | None:
         """Return by how much the budget was exceeded, and by what, in words, or ``None``."""
         excess = self.budget.excess(self.tally.costs)
@@ -337,7 +345,7 @@ class Run:
         *,
         write: bool = True,
     ) -> None:
-        record.cancel = None  # a finished record holds no turn
+        record.cancel = record.tell = None  # a finished record holds no turn
         self.tally.end(record)
         self._endings.add(record, self._put(record) if write else 0, then)
 

@@ -39,8 +39,8 @@ VERSION = 4
 READABLE = range(1, VERSION + 1)  # columns and tables that came later are missing then
 RESUMABLE = 4  # the first version that notes what a turn was asked
 
-# Every field of a TurnRecord but `cancel`. The small ones come first: SQLite finds a column by
-# reading what is before it, and counting states must not read every prompt and answer.
+# Every field of a TurnRecord but `cancel` and `tell`. The small ones come first: SQLite finds a
+# column by reading what is before it, and counting states must not read every prompt and answer.
 TURN_COLUMNS = {
     "number": "INTEGER PRIMARY KEY",
     "state": "TEXT NOT NULL",

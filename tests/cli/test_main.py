@@ -15,7 +15,7 @@ from .support import hmz_mp as run
 from .support import write_run
 
 ROOT = Path(__file__).parents[2]
-WITH_EXAMPLES = ["runs", "show", "report", "trace", "export", "apply", "rm", "gc", "doctor"]
+WITH_EXAMPLES = [one for one in COMMANDS if one not in ("exec", "bench")]
 
 
 @pytest.fixture(autouse=True)

@@ -507,3 +507,24 @@ def test_the_state_of_a_flow_is_written_when_it_has_changed() -> None:
     state["odd"] = object()
     with pytest.raises(TypeError):
         run.keep_state()
+
+
+def test_a_line_is_said_to_a_turn_that_is_open() -> None:
+    watched = Watched()
+    a, b, c = watched.submit("a", "b", "c")
+    heard: list[str] = []
+
+    def hear(text: str) -> bool:
+        heard.append(text)
+        return True
+
+    a.tell = hear
+    b.tell = lambda text: False
+    assert watched.run.interject(a.number, "hi")
+    assert not watched.run.interject(b.number, "hi")
+    assert not watched.run.interject(c.number, "hi")
+    assert not watched.run.interject(99, "hi")
+    watched.end(a)
+    assert not watched.run.interject(a.number, "too late")
+    assert heard == ["hi"]
+    assert a.tell is None
