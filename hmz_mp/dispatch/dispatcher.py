@@ -57,7 +57,8 @@ class Dispatcher:
     ``retries``; a plain function becomes one. ``at_once``: how many calls may be in flight, of all
     of them (0: any number). ``limits``: for a tool's name, or a tuple of names that share it, how
     many of its calls may be, or a limit of the pool or its name. ``timeout``: seconds for a call
-    of a tool that has none of its own. ``longest``: characters of a result, after which it is cut
+    of a tool that has none of its own, from when it begins; ``deadline``: from when it was asked
+    for, whatever it waits for. ``longest``: characters of a result, after which it is cut
     and the whole written to a file: in the run's directory, or in ``directory``, or in one for
     temporary files.
 
@@ -76,6 +77,7 @@ class Dispatcher:
         at_once: int = 8,
         limits: Mapping[str | tuple[str, ...], Bound] | None = None,
         timeout: float | None = None,
+        deadline: float | None = None,
         longest: int = LONGEST,
         directory: str | os.PathLike[str] | None = None,
         breaker: bool | Callable[[BaseException], Busy | None] = False,
@@ -84,11 +86,13 @@ class Dispatcher:
         for one in self._tools.values():
             one.signature.schema()  # raises for what no model can be told
         self._at_once = check_width("at_once", at_once)
-        if timeout is not None and not 0 < timeout < math.inf:
-            raise ValueError(f"timeout is a number of seconds, not {timeout!r}")
+        for name, seconds in (("timeout", timeout), ("deadline", deadline)):
+            if seconds is not None and not 0 < seconds < math.inf:
+                raise ValueError(f"{name} is a number of seconds, not {seconds!r}")
         if longest < 1:
             raise ValueError(f"longest is a number of characters, not {longest}")
         self._timeout = timeout
+        self._deadline = deadline
         self._longest = longest
         self._keeper = Keeper(directory)
         self._is_busy = busy_of if breaker is True else breaker or None
@@ -197,7 +201,11 @@ class Dispatcher:
         if self._callers is not None and self._callers[0] is pool:
             return self._callers[1]
         base = pool.options(
-            at_once=self._at_once, timeout=self._timeout, is_busy=self._is_busy, name="dispatcher"
+            at_once=self._at_once,
+            timeout=self._timeout,
+            deadline=self._deadline,
+            is_busy=self._is_busy,
+            name="dispatcher",
         )
         found = dict.fromkeys(self._tools, base)
         for names, bound in self._limits.items():

@@ -7,14 +7,12 @@ is made of an incomplete report reads as complete.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
+from hmz_mp.fanin.fields import field_of, fields_of, number_of
 from hmz_mp.fanin.finding import STATUSES, Failure, Finding
 from hmz_mp.fanin.outliers import THRESHOLD, outlying
 from hmz_mp.fanin.usage import Used
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Metric", "Outcome", "Report"]
 
 Metric = str | Callable[[Finding], float | None]
+Key = str | Callable[[Finding], Any]
 OF_THE_WORK = ("seconds", "tries", "input_tokens", "output_tokens", "cost_usd")
 
 
@@ -155,34 +154,55 @@ class Report:
 
     # Views.
 
-    def sort(self, key: str | Callable[[Finding], Any], *, reverse: bool = False) -> Report:
-        """Return the report with its findings in another order: by a field, or a function."""
-        of = _reader(key)
-        return self._view(sorted(self.findings, key=of, reverse=reverse))
+    def sort(self, key: Key, *, reverse: bool = False) -> Report:
+        """Return the report with its findings in another order: by a field, or a function.
+
+        A field is one of the findings', or else of the answers'; those without it come last.
+        """
+        of = self._reader(key)
+        having = [one for one in self.findings if of(one) is not None]
+        others = [one for one in self.findings if of(one) is None]
+        return self._view([*sorted(having, key=of, reverse=reverse), *others])
 
     def filter(
         self, predicate: Callable[[Finding], object] | None = None, **fields: object
     ) -> Report:
         """Return the report with only those findings that are as said: ``status="failed"``."""
+        readers = {self._reader(name): value for name, value in fields.items()}
         return self._view(
             [
                 one
                 for one in self.findings
                 if (predicate is None or predicate(one))
-                and all(getattr(one, name) == value for name, value in fields.items())
+                and all(of(one) == value for of, value in readers.items())
             ]
         )
 
-    def _view(self, findings: Sequence[Finding]) -> Report:
-        return Report(tuple(self._outcomes.values()), findings)
-
-    def group_by(self, key: str | Callable[[Finding], Any]) -> dict[Any, list[Finding]]:
-        """Return the findings by a field of theirs, or by what a function says of each."""
-        of = _reader(key)
+    def group_by(self, key: Key) -> dict[Any, list[Finding]]:
+        """Return the findings by a field, as `sort` takes it, or by what a function says."""
+        of = self._reader(key)
         groups: dict[Any, list[Finding]] = {}
         for one in self.findings:
             groups.setdefault(of(one), []).append(one)
         return groups
+
+    def _view(self, findings: Sequence[Finding]) -> Report:
+        return Report(tuple(self._outcomes.values()), findings)
+
+    def _reader(self, key: Key) -> Callable[[Finding], Any]:
+        """Return what reads a field of findings. Raises `KeyError` if none of them has it."""
+        if callable(key):
+            return key
+        if self.findings and all(self._field(one, key) is None for one in self.findings):
+            raise KeyError(f"no finding and no answer has a field {key!r}")
+        return lambda finding: self._field(finding, key)
+
+    def _field(self, finding: Finding, name: str) -> Any:
+        outcome = self._outcomes[finding.item_id]
+        for value in (finding, outcome.value):
+            if (found := field_of(value, name)) is not None:
+                return found
+        return getattr(outcome, name) if name in OF_THE_WORK else None
 
     # Numbers.
 
@@ -199,7 +219,7 @@ class Report:
             if one.status == "failed":
                 continue
             raw = metric(one) if callable(metric) else self._field(one, metric)
-            number = _number(raw)
+            number = number_of(raw)
             if number is not None:
                 found[one.item_id] = number
         if not found and isinstance(metric, str) and any(o.status != "failed" for o in self):
@@ -207,25 +227,14 @@ class Report:
             raise KeyError(f"no answer has a number {metric!r}; there are {there}")
         return found
 
-    def _field(self, finding: Finding, name: str) -> object:
-        outcome = self._outcomes[finding.item_id]
-        if (own := _fields(finding).get(name)) is not None:
-            return own
-        found: object = outcome.value
-        for part in name.split("."):
-            found = _fields(found).get(part)
-        if found is not None:
-            return found
-        return getattr(outcome, name) if name in OF_THE_WORK else None
-
     def metrics(self) -> list[str]:
         """Return the names of the numbers that answers have."""
         names: dict[str, None] = {}
         for one in self.findings:
             if one.status != "failed":
-                of_value = _fields(self._outcomes[one.item_id].value)
-                for name, value in {**of_value, **_fields(one)}.items():
-                    if _number(value) is not None:
+                of_value = fields_of(self._outcomes[one.item_id].value)
+                for name, value in {**of_value, **fields_of(one)}.items():
+                    if number_of(value) is not None:
                         names[name] = None
         return list(names)
 
@@ -278,35 +287,3 @@ class Report:
         from hmz_mp.fanin.forms import show
 
         show(self, file)
-
-
-def _reader(key: str | Callable[[Finding], Any]) -> Callable[[Finding], Any]:
-    return key if callable(key) else lambda finding: getattr(finding, key)
-
-
-def _fields(value: Any) -> Mapping[str, Any]:
-    """Return the fields of an answer, or nothing if it has none; a number is ``value``."""
-    if isinstance(value, (int, float)):
-        return {"value": value}
-    if isinstance(value, Mapping):
-        return value
-    if isinstance(value, msgspec.Struct):
-        return msgspec.structs.asdict(value)
-    found = getattr(value, "__dict__", None)
-    if found is None or isinstance(value, type):
-        names: Iterable[str] = getattr(value, "__dataclass_fields__", getattr(value, "_fields", ()))
-        return {name: getattr(value, name, None) for name in names}
-    return dict(found)
-
-
-def _number(value: object) -> float | None:
-    """Return a number as a float; ``None`` for all else, and for one that is none (NaN)."""
-    if isinstance(value, (bool, str, bytes)) or value is None:
-        return None
-    try:
-        number = float(value)  # type: ignore[arg-type]  # what is no number raises
-    except OverflowError:
-        return math.inf
-    except (TypeError, ValueError):
-        return None
-    return None if math.isnan(number) else number

@@ -247,7 +247,7 @@ async def test_limits_that_make_no_sense() -> None:
         Dispatcher([functions.weather], limits={"wether": 2})
     with pytest.raises(ValueError, match="the limit of weather is 0 for no bound"):
         Dispatcher([functions.weather], limits={"weather": -1})
-    for given in ({"at_once": -1}, {"timeout": 0}, {"longest": 0}):
+    for given in ({"at_once": -1}, {"timeout": 0}, {"deadline": -1}, {"longest": 0}):
         with pytest.raises(ValueError, match=next(iter(given))):
             Dispatcher([], **given)  # type: ignore[arg-type]  # by name
 
@@ -255,6 +255,13 @@ async def test_limits_that_make_no_sense() -> None:
 async def test_a_timeout_for_tools_that_have_none(pool: Pool) -> None:
     dispatcher = Dispatcher([functions.late], timeout=0.2)
     assert "0.2 s" in error_of(await one(dispatcher, use("late", text="", seconds=60)))
+
+
+async def test_a_deadline_counts_what_a_call_waits(pool: Pool) -> None:
+    dispatcher = Dispatcher([functions.late], at_once=1, deadline=0.5)
+    results = await dispatcher.run([use("late", text="", seconds=60)] * 2)
+    for result in results:
+        assert "0.5 s after being submitted" in error_of(result)
 
 
 async def test_a_list_tool(pool: Pool) -> None:

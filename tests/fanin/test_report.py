@@ -93,8 +93,18 @@ def test_groups() -> None:
         "needs_review": ["odd"],
     }
     assert list(MIXED.group_by(lambda one: len(one.item_id))) == [1, 3]
-    with pytest.raises(AttributeError):
-        MIXED.group_by("colour")
+    for read in (MIXED.group_by, MIXED.sort, lambda _: MIXED.filter(colour=1)):
+        with pytest.raises(KeyError, match="colour"):
+            read("colour")
+    assert Report([]).group_by("colour") == {}
+
+
+def test_fields_of_answers_serve_as_well() -> None:
+    by_number = MIXED.group_by("n")
+    assert {key: len(found) for key, found in by_number.items()} == {3: 1, 1: 1, None: 1, 2: 1}
+    assert [one.item_id for one in MIXED.sort("n")] == ["a", "odd", "c", "bad"]
+    assert [one.item_id for one in MIXED.sort("n", reverse=True)] == ["c", "odd", "a", "bad"]
+    assert [one.item_id for one in MIXED.filter(n=2)] == ["odd"]
 
 
 @pytest.mark.parametrize(
