@@ -12,6 +12,7 @@ from collections import defaultdict
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from hmz_mp.report.phases import Did, phases, read_deeds
 from hmz_mp.report.spans import Span, end_of, in_slots, ran_by_worker, read_spans
 from hmz_mp.terminal import printable
 
@@ -44,7 +45,8 @@ def trace_pieces(run: RecordedRun) -> Iterator[str]:
         "command": [printable(word) for word in summary.command],
     }
     yield '{"displayTimeUnit": "ms", "otherData": ' + json.dumps(about) + ', "traceEvents": [\n'
-    for position, event in enumerate(_Tracks(summary.started_at, end_of(run)).events(spans)):
+    tracks = _Tracks(summary.started_at, end_of(run), read_deeds(run))
+    for position, event in enumerate(tracks.events(spans)):
         yield (",\n" if position else "") + json.dumps(event)
     yield "\n]}\n"
 
@@ -52,7 +54,8 @@ def trace_pieces(run: RecordedRun) -> Iterator[str]:
 class _Tracks:
     """Hands out process and thread ids as it yields events; no thread id is given twice."""
 
-    def __init__(self, start: float, end: float) -> None:
+    def __init__(self, start: float, end: float, deeds: dict[int, list[Did]]) -> None:
+        self._deeds = deeds
         self._start = start
         self._end = end
         self._threads = count(1)
@@ -113,12 +116,15 @@ class _Tracks:
     def _turn(self, pid: int, tid: int, span: Span) -> Iterator[Event]:
         event = self._slice(pid, tid, printable(span.item_id), span.begin, span.ended_at)
         yield event | {"cat": "turn", "args": _arguments(span), "cname": _COLOURS.get(span.state)}
-        if span.attempts > 1 and span.seconds is not None:
-            last = max(span.begin, span.ended_at - span.seconds)
-            tried = "1 attempt" if span.attempts == 2 else f"{span.attempts - 1} attempts"
-            yield self._slice(pid, tid, f"{tried} before", span.begin, last) | {"cat": "retry"}
-            final = self._slice(pid, tid, f"attempt {span.attempts}", last, span.ended_at)
-            yield final | {"cat": "retry"}
+        alone = span.attempts <= 1 and not any(one.kind == "waiting" for one in self._of(span))
+        for part in phases(span, self._of(span)):
+            if part.kind == "attempt" and alone:
+                continue  # it would be the turn once more
+            inner = self._slice(pid, tid, printable(part.name), part.begin, part.end)
+            yield inner | {"cat": part.kind}
+
+    def _of(self, span: Span) -> list[Did]:
+        return self._deeds.get(span.number, [])
 
     def _sessions(self, spans: Sequence[Span]) -> Iterator[Event]:
         """Yield the sessions that had several turns, each with its turns inside."""

@@ -78,14 +78,40 @@ def test_a_track_for_each_worker_and_turn_at_once(tmp_path: Path) -> None:
         (70, "at once 2", "file1.py"),
         (71, "at once 1", "file2.py"),
     ]
-    assert slices(events, "session") == slices(events, "waiting") == slices(events, "retry") == []
+    assert slices(events, "session") == slices(events, "waiting") == slices(events, "attempt") == []
 
 
 def test_attempts_are_inside_the_turn(tmp_path: Path) -> None:
     events = trace(tmp_path, ran(0, 2e9, 2e9 + 10, attempts=3, seconds=4.0))
-    before, last = slices(events, "retry")
+    before, last = slices(events, "attempt")
     assert (before["name"], before["dur"]) == ("2 attempts before", 6_000_000)
     assert (last["name"], last["dur"]) == ("attempt 3", 4_000_000)
+
+
+def test_what_an_agent_did_and_how_it_waited_are_inside_the_turn(tmp_path: Path) -> None:
+    with closing(new_ledger(tmp_path)) as ledger:
+        ledger.put(ran(0, 2e9, 2e9 + 10, attempts=2, seconds=4.0))
+        ledger.put(ran(1, 2e9, 2e9 + 10, attempts=1, worker=71))
+        for number in (0, 1):
+            ledger.say(number, 2e9 + 1, "tool", f"Read {NASTY}")
+            ledger.say(number, 2e9 + 2, "text", "so")
+        ledger.say(0, 2e9 + 3, "waiting", "2")
+        ledger.say(0, 2e9 + 6, "attempt", "70")
+        ledger.say(0, 2e9 + 7, "tool", "Edit b")
+        ledger.finish("ok", 0, {})
+    events = read(tmp_path)
+    first = {one["name"]: one["dur"] for one in events if one["ph"] == "X" and one["pid"] == 70}
+    shown = "Read [bold]x<img src=x onerror=alert(1)>\\x1b[2J\\xff.py"
+    assert first == {
+        "file0.py": 10_000_000,
+        "attempt 1": 3_000_000,
+        shown: 1_000_000,
+        "waits for its service": 3_000_000,
+        "attempt 2": 4_000_000,
+        "Edit b": 3_000_000,
+    }
+    other = [one["name"] for one in events if one["ph"] == "X" and one["pid"] == 71]
+    assert other == ["file1.py", shown]
 
 
 def test_a_session_has_its_turns_inside(tmp_path: Path) -> None:
