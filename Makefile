@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo sync format lint type test agents slow repeat cov bench bench-smoke chaos soak check clean
+.PHONY: demo pictures sync format lint type test agents slow repeat cov bench bench-smoke chaos soak check clean
 
 demo: $(VENV)/.run ; $(BIN)/hmz-mp exec -f docs/examples/flows/complexity.py -a tool/hmz_mp.toolbox.python:outline --include '*.py' "outline"
+pictures: sync ; $(BIN)/python docs/pictures/make.py
 sync: $(VENV)/.dev
 format: sync ; $(BIN)/ruff format . && $(BIN)/ruff check --fix .
 lint: sync ; $(BIN)/ruff format --check . && $(BIN)/ruff check .

@@ -50,7 +50,7 @@ _STYLES = {
     "cancelled": "yellow",
     "not_run": "yellow",
 }
-_MARKS = {"prompt": "│ ", "tool": "⏵ ", "told": "» ", "log": "· ", "progress": "· "}
+_MARKS = {"prompt": "│ ", "tool": "▸ ", "told": "» ", "log": "· ", "progress": "· "}
 
 
 class Abilities(NamedTuple):
