@@ -83,17 +83,8 @@ WORKER_AT_IMPORT = {"msgspec"}
 PURE = tuple(
     f"hmz_mp.core.{one}"
     for one in (
-        *(
-            "policy",
-            "dispatcher",
-            "roster",
-            "timers",
-            "gates",
-            "lanes",
-            "breaker",
-            "backoff",
-            "width",
-        ),
+        *("policy", "dispatcher", "endings", "stopping", "roster", "timers", "gates", "lanes"),
+        *("breaker", "backoff", "width"),
     )
 )
 RECORDS = tuple(f"hmz_mp.core.{one}" for one in ("jobs", "dispatch_queue", "commands"))

@@ -163,8 +163,7 @@ class Coordinator:
         policy.dispatch(now)
         shipping: dict[int, list[Shipment]] = {}
         while policy.commands:
-            commands, policy.commands = policy.commands, []
-            for command in commands:
+            for command in policy.take_commands():
                 if isinstance(command, Ship):
                     shipping.setdefault(command.worker, []).extend(command.jobs)  # type: ignore[arg-type]  # the pool's jobs are shipments
                 else:

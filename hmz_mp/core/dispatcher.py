@@ -29,7 +29,12 @@ class Dispatcher:
     # The whole state: how many jobs are in lanes and in flight, the most that ever were in flight,
     # whether nothing begins beside what runs, and the last ticket.
     def __init__(
-        self, roster: Roster, lanes: WaitingLanes, timers: Timers, backoff: Backoff
+        self,
+        roster: Roster,
+        lanes: WaitingLanes,
+        timers: Timers,
+        backoff: Backoff,
+        commands: list[Command],
     ) -> None:
         self.queued = 0
         self.running = 0
@@ -40,8 +45,9 @@ class Dispatcher:
         self._lanes = lanes
         self._timers = timers
         self._backoff = backoff
+        self._commands = commands
 
-    def dispatch(self, commands: list[Command], now: float) -> None:
+    def dispatch(self, now: float) -> None:
         """Ship what can be shipped now, and start the workers that more could use."""
         lanes = self._lanes
         wakes = -1
@@ -49,9 +55,9 @@ class Dispatcher:
             wakes = lanes.wakes
             for kind, ready in lanes.ready.items():
                 if ready:
-                    self._dispatch(kind, ready, commands, now)
+                    self._dispatch(kind, ready, now)
 
-    def _dispatch(self, kind: Kind, ready: ReadyQueue, commands: list[Command], now: float) -> None:
+    def _dispatch(self, kind: Kind, ready: ReadyQueue, now: float) -> None:
         lanes = self._lanes
         while not (self.held and self.running) and (lane := ready.pop()) is not None:
             job = head_of(lane)
@@ -65,14 +71,14 @@ class Dispatcher:
                 continue
             worker = self._worker_for(lane, job)
             if worker is not None:
-                commands.append(self._ship(lane, worker, now))
+                self._commands.append(self._ship(lane, worker, now))
                 if lane.jobs and not lane.serial:
                     ready.append(lane)
             elif lane.pinned is not None:
                 lanes.wait_at(lane, lane.pinned, now)
             else:
                 ready.append(lane, first=True)
-                self._grow(kind, ready, commands, now)
+                self._grow(kind, ready, now)
                 return
 
     def _worker_for(self, lane: Lane, job: Job) -> Worker | None:
@@ -145,7 +151,7 @@ class Dispatcher:
         if job.timeout is not None and (worker.kind == "host" or not worker.inflight):
             self._timers.add(now + job.timeout, job, job.ticket, job.timeout)
 
-    def _grow(self, kind: Kind, ready: ReadyQueue, commands: list[Command], now: float) -> None:
+    def _grow(self, kind: Kind, ready: ReadyQueue, now: float) -> None:
         """Start the workers that what is ready could use."""
         missing = self._roster.missing(kind)
         if missing <= 0:
@@ -153,7 +159,7 @@ class Dispatcher:
         starting = self._roster.starting[kind]
         wanted = 1 if kind == "host" else ready.runnable(missing + starting, now)
         for _ in range(min(missing, wanted - starting)):
-            commands.append(Start(self._roster.start(kind).id, kind))
+            self._commands.append(Start(self._roster.start(kind).id, kind))
 
     # What shipped jobs hold.
 
@@ -176,3 +182,15 @@ class Dispatcher:
             job = next(iter(worker.inflight.values()))
             if job.timeout is not None:
                 self._timers.add(now + job.timeout, job, job.ticket, job.timeout)
+
+    def requeue(self, job: Job) -> None:
+        """Put a job that was shipped back at the head of its lane."""
+        if job.state is JobState.ABANDONED:
+            job.state = JobState.DONE
+            return
+        job.state = JobState.QUEUED
+        job.stopping = None
+        job.ticket = 0
+        self.queued += 1
+        job.lane.jobs.appendleft(job)
+        self._lanes.wake(job.lane, first=True)

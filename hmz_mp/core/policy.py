@@ -5,7 +5,8 @@ appended to ``commands``, for the pool to carry out. Every job ends exactly once
 returns it, or a `Fail` names it, or `cancel` returned True for it. No more jobs are in flight
 than any gate allows; a serial lane has one, and they begin in the order of submission.
 
-Which job goes to which worker, and when, is its ``dispatcher``'s. Work per event is constant,
+Which job goes to which worker, and when, is its ``dispatcher``'s; how a call is stopped, and what
+becomes of a job that was let go, ``stopping``'s and ``endings``'. Work per event is constant,
 amortised: a freed place wakes one lane, a lane stands in one queue.
 """
 
@@ -14,20 +15,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hmz_mp.core.backoff import Backoff
-from hmz_mp.core.commands import CancelTurn, Command, Fail, Kill, PutBack, Retire
+from hmz_mp.core.commands import Command, Fail, Retire
 from hmz_mp.core.dispatcher import Dispatcher
+from hmz_mp.core.endings import Endings
 from hmz_mp.core.gates import Gate
 from hmz_mp.core.jobs import Ending, Job, JobState, Kind, Lane, Worker, WorkerState
 from hmz_mp.core.lanes import WaitingLanes
 from hmz_mp.core.roster import Roster
+from hmz_mp.core.stopping import LOOK_AGAIN, Stopping
 from hmz_mp.core.timers import Timers
 from hmz_mp.errors import TurnTimeout, WorkerDied
 
 __all__ = ["Policy"]
 
-LOOK_AGAIN = 0.02  # seconds until a call that was to be stopped, and was not running, is looked at
-HOST_GRACE = 5.0  # seconds that a host worker has to let go of a cancelled turn
-LOSSES = 3  # workers that may die under a job before it began
 _OTHER: dict[Kind, Kind] = {"call": "host", "host": "call"}
 _SHIPPED, _DONE = JobState.SHIPPED, JobState.DONE
 
@@ -35,20 +35,34 @@ _SHIPPED, _DONE = JobState.SHIPPED, JobState.DONE
 class Policy:
     """Decides for one pool."""
 
-    # The whole state: the roster of workers, the lanes that could run now, timers, counters, the
-    # limits that back off, and what is in flight.
+    # The whole state: what is to be done; the roster of workers, the lanes that could run now,
+    # timers, the limits that back off; and in its parts what is in flight, and counters.
     def __init__(
         self, call_workers: int, *, turns_per_worker: int = 0, idle_timeout: float = 60.0
     ) -> None:
-        self.commands: list[Command] = []
+        self.commands: list[Command] = []  # one list, for all parts
         self.roster = Roster(
             call_workers, turns_per_worker=turns_per_worker, idle_timeout=idle_timeout
         )
         self.timers = Timers()
-        self.counts = {"done": 0, "failed": 0, "retried": 0, "cancelled": 0}
         self.lanes = WaitingLanes(self.timers)
         self.backoff = Backoff(self.lanes)
-        self._dispatcher = Dispatcher(self.roster, self.lanes, self.timers, self.backoff)
+        self._dispatcher = Dispatcher(
+            self.roster, self.lanes, self.timers, self.backoff, self.commands
+        )
+        self._endings = Endings(self._dispatcher, self.backoff, self.commands)
+        self._stopping = Stopping(self.roster, self.timers, self.commands)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many jobs ended how, and how many were tried again."""
+        return self._endings.counts
+
+    def take_commands(self) -> list[Command]:
+        """Return what is to be done now, in order, and forget it."""
+        commands = self.commands[:]
+        self.commands.clear()
+        return commands
 
     @property
     def queued(self) -> int:
@@ -72,7 +86,7 @@ class Policy:
 
     def dispatch(self, now: float) -> None:
         """Ship what can be shipped now."""
-        self._dispatcher.dispatch(self.commands, now)
+        self._dispatcher.dispatch(now)
 
     # Events from the caller.
 
@@ -88,17 +102,17 @@ class Policy:
 
     def refuse(self, job: Job) -> None:
         """Count a job that failed before it could be queued."""
-        self._end(job, "failed")
+        self._endings.end(job, "failed")
 
     def cancel(self, job: Job, now: float) -> bool:
         """End a job for its caller; return False if it has ended already."""
         if job.state is JobState.QUEUED:
-            self._end(job, "cancelled")  # it stays in its lane, and is passed over there
+            self._endings.end(job, "cancelled")  # it stays in its lane, and is passed over there
             self._dispatcher.queued -= 1
         elif job.state is JobState.SHIPPED:
             job.state = JobState.ABANDONED
-            self.counts["cancelled"] += 1
-            self._stop(job, now)
+            self._endings.counts["cancelled"] += 1
+            self._stopping.stop(job, now)
         else:
             return False
         return True
@@ -124,19 +138,20 @@ class Policy:
             return found
         worker.stalled = False
         if self.backoff.gates:
-            self._note_served(found, endings, now)
+            self._endings.note_served(found, endings, now)
         self._dispatcher.let_go(known, worker, now)
         self._relieve(worker, len(known), now)
+        counts = self._endings.counts
         timing, seconds, count = known[0].timing, 0.0, 0  # of successive calls of one function
         for at, (job, ending) in enumerate(zip(found, endings, strict=True)):
             if job is None:
                 continue
             if not ending.ok or job.state is not _SHIPPED:
-                if not self._ends_badly(job, ending, now):
+                if not self._endings.ends_badly(job, ending, now):
                     found[at] = None
                 continue
             job.state = _DONE
-            self.counts["done"] += 1
+            counts["done"] += 1
             if job.timing is not timing:
                 timing.note(seconds, count)
                 timing, seconds, count = job.timing, 0.0, 0
@@ -144,44 +159,6 @@ class Policy:
             count += 1
         timing.note(seconds, count)
         return found
-
-    def _note_served(
-        self, found: Sequence[Job | None], endings: Sequence[Ending], now: float
-    ) -> None:
-        for job, ending in zip(found, endings, strict=True):
-            if job is not None and ending.ok and job.state is _SHIPPED:
-                self.backoff.served(job, ending.seconds, now)
-
-    def _ends_badly(self, job: Job, ending: Ending, now: float) -> bool:
-        """Whether an answer ends a job that is not wanted any more, or that failed."""
-        if job.state is JobState.ABANDONED:
-            job.state = _DONE
-            return False
-        if job.stopping is not None and not ending.ok:
-            self._failed(job, job.stopping)
-            return False
-        if self._put_back(job, ending, now):
-            return False
-        if job.retries and job.may_retry(ending) and self._retry(job):
-            return False
-        self._end(job, "failed")
-        return True
-
-    def _put_back(self, job: Job, ending: Ending, now: float) -> bool:
-        """Put a job back that failed as its service is too busy; not for ever."""
-        busy = job.busy(ending)
-        last = self._dispatcher.last_ticket
-        until = self.backoff.refused(job, last, busy, now) if busy else None
-        if until is None:
-            if self.backoff.gates and busy is None:
-                self.backoff.served(job, None, now)
-            return False
-        if self.backoff.is_hopeless(job):
-            return False
-        job.attempts -= 1
-        self._requeue(job)
-        self.commands.append(PutBack(job, until))
-        return True
 
     def gave_back(self, worker_id: int, tickets: list[int], running: int, now: float) -> None:
         """Take back calls that a worker has not begun, since ``running`` takes long there."""
@@ -195,11 +172,11 @@ class Policy:
                 job.attempts -= 1
                 worker.served -= 1
                 self._dispatcher.let_go([job], worker, now)
-                self._requeue(job)
+                self._dispatcher.requeue(job)
         self._relieve(worker, len(tickets), now)
         job = worker.inflight.get(running)
         if job is not None and (job.state is JobState.ABANDONED or job.stopping is not None):
-            self._stop(job, now)
+            self._stopping.stop(job, now)
 
     def missed(self, worker_id: int, now: float) -> None:
         """Take note that a conditional kill found something else running: its answer comes."""
@@ -230,9 +207,9 @@ class Policy:
             if job.state is JobState.ABANDONED:
                 job.state = _DONE
             elif job.stopping is not None or ticket == running or worker.kind == "host":
-                self._failed(job, job.stopping or error)
+                self._endings.fail(job, job.stopping or error)
             else:
-                self._lost(job, error, blamed)
+                self._endings.lose(job, error, blamed)
         self.lanes.wake_all(worker)
 
     def end_session(self, lane: Lane) -> None:
@@ -270,10 +247,10 @@ class Policy:
         if job.state is JobState.QUEUED:
             if job.stopping is not None:
                 self._dispatcher.queued -= 1
-                self._end(job, "failed")
+                self._endings.end(job, "failed")
                 self.commands.append(Fail(job, job.stopping))
         else:
-            self._stop(job, now)
+            self._stopping.stop(job, now)
 
     # The machine.
 
@@ -320,77 +297,7 @@ class Policy:
         """End a shipped job with ``error``, by ending its call."""
         if job.state is JobState.SHIPPED and job.stopping is None:
             job.stopping = error
-            self._stop(job, now)
-
-    def _stop(self, job: Job, now: float) -> None:
-        """End the call of a shipped job: a host cancels its task; a call worker is killed."""
-        worker = job.worker
-        if worker is None or worker.state is WorkerState.DYING:
-            return
-        if worker.kind == "host":
-            self._stop_turn(job, worker, now)
-        elif next(iter(worker.inflight)) == job.ticket:
-            self._condemn(worker, job.ticket)
-        else:  # behind others that are short: by then it has answered, or is what runs
-            self.timers.add(now + LOOK_AGAIN, job, job.ticket, None)
-
-    def _stop_turn(self, job: Job, worker: Worker, now: float) -> None:
-        if job.expected < 0:  # asked for before, and the grace has passed
-            self._condemn(worker, 0)
-            return
-        job.expected = -1.0
-        self.commands.append(CancelTurn(worker.id, job.ticket))
-        self.timers.add(now + HOST_GRACE, job, job.ticket, None)
-
-    def _condemn(self, worker: Worker, only: int) -> None:
-        self.roster.condemn(worker)
-        worker.killing = only
-        self.commands.append(Kill(worker.id, only))
-
-    # Endings.
-
-    def _end(self, job: Job, how: str) -> None:
-        job.state = JobState.DONE
-        self.counts[how] += 1
-
-    def _failed(self, job: Job, error: BaseException) -> None:
-        if not self._retry(job):
-            self._end(job, "failed")
-            self.commands.append(Fail(job, error))
-
-    def _retry(self, job: Job) -> bool:
-        if job.attempts > job.retries:
-            return False
-        self.counts["retried"] += 1
-        self._requeue(job)
-        return True
-
-    def _lost(self, job: Job, error: WorkerDied, blamed: bool) -> None:
-        """Queue again a job whose worker died before it began.
-
-        Not for ever when no other job is ``blamed`` for that, and it keeps happening.
-        """
-        job.attempts -= 1
-        if not blamed:
-            job.losses += 1
-        if job.losses < LOSSES:
-            self._requeue(job)
-        else:
-            job.retries = 0
-            job.attempts = 1
-            self._failed(job, error)
-
-    def _requeue(self, job: Job) -> None:
-        """Put a job that was shipped back at the head of its lane."""
-        if job.state is JobState.ABANDONED:
-            job.state = JobState.DONE
-            return
-        job.state = JobState.QUEUED
-        job.stopping = None
-        job.ticket = 0
-        self._dispatcher.queued += 1
-        job.lane.jobs.appendleft(job)
-        self.lanes.wake(job.lane, first=True)
+            self._stopping.stop(job, now)
 
     def _relieve(self, worker: Worker, let_go: int, now: float) -> None:
         """Take note that a worker has let go of so many jobs."""

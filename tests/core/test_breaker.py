@@ -147,8 +147,7 @@ class Service:
     def settle(self) -> None:
         self.policy.dispatch(self.now)
         while self.policy.commands:
-            commands, self.policy.commands = self.policy.commands, []
-            for command in commands:
+            for command in self.policy.take_commands():
                 if isinstance(command, Start):
                     self.worker = command.worker
                     self.policy.ready(command.worker, self.now)

@@ -12,9 +12,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from hmz_mp.core.breaker import Breaker
 from hmz_mp.core.commands import CancelTurn, Fail, Kill, Retire, Ship, Start
+from hmz_mp.core.endings import LOSSES
 from hmz_mp.core.gates import MINUTE, Gate
 from hmz_mp.core.jobs import HOST_TURNS, Job, JobState, Kind, Lane, Timing, WorkerState
-from hmz_mp.core.policy import LOSSES, Policy
+from hmz_mp.core.policy import Policy
 from hmz_mp.errors import TurnTimeout, WorkerDied
 
 
@@ -73,8 +74,7 @@ class World:
         """Carry out what the policy wants done, as the pool would."""
         self.policy.dispatch(self.now)
         while self.policy.commands:
-            commands, self.policy.commands = self.policy.commands, []
-            for command in commands:
+            for command in self.policy.take_commands():
                 self.carry_out(command)
 
     def carry_out(self, command: object) -> None:

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from hmz_mp import Pool
-from hmz_mp.core import policy
+from hmz_mp.core import stopping
 from hmz_mp.engines import local
 from hmz_mp.engines import zygote as engine_zygote
 from hmz_mp.errors import TurnTimeout, WorkerDied
@@ -324,7 +324,7 @@ async def test_an_async_call_that_does_not_heed_its_end_costs_the_others_nothing
 async def test_an_async_call_that_holds_up_its_loop_is_ended_with_its_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(policy, "HOST_GRACE", 0.2)
+    monkeypatch.setattr(stopping, "HOST_GRACE", 0.2)
 
     async def hold_up(path: str) -> None:
         say_and_hang(path)
