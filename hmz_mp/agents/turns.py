@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 import anyio
 import msgspec
 
+from hmz_mp.agents.counting import counters
 from hmz_mp.agents.failures import Failed, Unrecoverable, detail_of, failed_by, kind_of, type_of
 from hmz_mp.agents.schema import NotOfSchema
 from hmz_mp.agents.usage import Usages
@@ -87,6 +88,7 @@ class AgentTurn:
 
     # `error` or `answer` is set by the one ending; `stopping` by whoever asked for it to stop.
     __slots__ = (
+        "_counters",
         "_decode",
         "_listener",
         "_observer",
@@ -119,6 +121,7 @@ class AgentTurn:
         self.stopping: Stopped | None = None
         self.done = False
         self.recalled = False  # answered by an earlier execution of the run
+        self._counters = counters()  # of who asks
         self._owner = owner
         self._decode = decode
         self._observer = observer
@@ -196,6 +199,8 @@ class AgentTurn:
             self.record.conversation = event.conversation
         elif isinstance(event, Spent):
             self._owner.usages.add(event.usage, self.record)
+            for used in self._counters:
+                used.add(event.usage)
         return event
 
     def interject(self, text: str) -> bool:
@@ -224,6 +229,8 @@ class AgentTurn:
             record.seconds = account.seconds
             record.attempts = account.attempts
             record.output = account.output
+            for used in self._counters:
+                used.turns += 1
         if turn.cancelled():
             began = self.record.state == "running"
             error = self.stopping or Stopped("the turn was cancelled")

@@ -6,6 +6,7 @@ items; none is lost and none is there twice.
 
 from __future__ import annotations
 
+from hmz_mp.agents.counting import Used, counting
 from hmz_mp.dispatch import Answered, batch_tool
 from hmz_mp.errors import ItemFailed
 from hmz_mp.fanin.fanning import fan_out
@@ -13,7 +14,6 @@ from hmz_mp.fanin.finding import BadFinding, Failure, Finding
 from hmz_mp.fanin.report import Report
 from hmz_mp.fanin.retrying import Retry
 from hmz_mp.fanin.subtask import run_subtask
-from hmz_mp.fanin.usage import Used, counting
 from hmz_mp.fanin.work import ask
 
 __all__ = [

@@ -13,7 +13,7 @@ import msgspec
 from hmz_mp.core.limits import check_width
 
 if TYPE_CHECKING:
-    from hmz_mp.fanin.usage import Used
+    from hmz_mp.agents.counting import Used
     from hmz_mp_worker.backends.protocol import Usage
 
 __all__ = ["Budget"]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from hmz_mp.agents.counting import counting
 from hmz_mp.core.limits import check_width
 from hmz_mp.errors import ItemFailed, PoolClosed, Stopped
 from hmz_mp.fanin.brief import headline, one_line
@@ -18,15 +19,14 @@ from hmz_mp.fanin.finding import CAP, Finding, finding_of
 from hmz_mp.fanin.identity import identified
 from hmz_mp.fanin.report import Outcome, Report
 from hmz_mp.fanin.retrying import checked
-from hmz_mp.fanin.usage import counting, watching
-from hmz_mp.fanin.work import agent_of, called_for, evidence_of
+from hmz_mp.fanin.work import called_for, evidence_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Iterable
 
+    from hmz_mp.agents.counting import Used
     from hmz_mp.fanin.identity import Key
     from hmz_mp.fanin.retrying import OnFailure, Retry
-    from hmz_mp.fanin.usage import Used
     from hmz_mp.fanin.work import Work
 
 __all__ = ["fan_out"]
@@ -91,12 +91,11 @@ class _Fan:
         self._outcomes: dict[str, Outcome] = {}
 
     async def run(self) -> Report:
-        with watching(agent_of(self._work)):
-            async with anyio.create_task_group() as group:
-                for item_id in self._items:
-                    if self._places is not None:
-                        await self._places.acquire()
-                    group.start_soon(self._see_to, item_id)
+        async with anyio.create_task_group() as group:
+            for item_id in self._items:
+                if self._places is not None:
+                    await self._places.acquire()
+                group.start_soon(self._see_to, item_id)
         return Report([self._outcomes.get(one) or _vanished(one) for one in self._items])
 
     async def _see_to(self, item_id: str) -> None:

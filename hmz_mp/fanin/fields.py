@@ -31,6 +31,8 @@ def fields_of(value: Any) -> Mapping[str, Any]:
 
 def field_of(value: Any, name: str) -> Any:
     """Return a field, or one inside of it by a dotted name; ``None`` if there is none."""
+    if (found := fields_of(value).get(name)) is not None:
+        return found
     for part in name.split("."):
         value = fields_of(value).get(part)
     return value

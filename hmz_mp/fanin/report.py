@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from hmz_mp.agents.counting import Used
 from hmz_mp.fanin.fields import field_of, fields_of, number_of
 from hmz_mp.fanin.finding import STATUSES, Failure, Finding
 from hmz_mp.fanin.outliers import THRESHOLD, outlying
-from hmz_mp.fanin.usage import Used
 
 if TYPE_CHECKING:
     from typing import TextIO

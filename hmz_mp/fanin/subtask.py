@@ -15,6 +15,7 @@ import msgspec
 
 from hmz_mp import portal
 from hmz_mp.agents.chat import account_of, chat_settings
+from hmz_mp.agents.counting import Used, counters
 from hmz_mp.agents.failures import busy_of, failed_by, worth_retrying
 from hmz_mp.agents.identity import identity_of
 from hmz_mp.agents.schema import NotOfSchema, decoder_for
@@ -30,7 +31,6 @@ from hmz_mp.fanin.budget import Budget
 from hmz_mp.fanin.finding import Finding, finding_of, is_about
 from hmz_mp.fanin.identity import id_of
 from hmz_mp.fanin.recording import Recording
-from hmz_mp.fanin.usage import Used, note_used
 from hmz_mp.fanin.work import prompt_for, shown_by
 from hmz_mp.tools import Tool
 from hmz_mp_worker import chat
@@ -264,8 +264,9 @@ class _Subtask:
     def _note_used(self, reply: chat.Reply, recording: Recording) -> None:
         if reply.usage is not None:
             usage = self._model.budget.priced(reply.usage)
-            self._used.add(usage)
-            note_used(usage)
+            for used in (self._used, *counters()):
+                used.add((usage,))
+                used.turns += 1
             recording.used(usage)
 
     async def _results(self, reply: chat.Reply) -> chat.Results:

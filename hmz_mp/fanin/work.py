@@ -25,7 +25,7 @@ from hmz_mp.fanin.finding import Finding
 from hmz_mp.tools import Tool
 from hmz_mp.tools.batching import BatchTool
 
-__all__ = ["Ask", "Work", "agent_of", "ask", "called_for", "evidence_of", "prompt_for", "shown_by"]
+__all__ = ["Ask", "Work", "ask", "called_for", "evidence_of", "prompt_for", "shown_by"]
 
 Call = Callable[[Any, str], Awaitable[Any]]
 Template = str | Callable[[Any], str]
@@ -173,8 +173,3 @@ def shown_by(item_id: str) -> str:
     """Return the command that shows an item's turns of the run around, or nothing outside one."""
     run = current_run()
     return "" if run is None else f"hmz-mp show {run.id} {shlex.quote(item_id)}"
-
-
-def agent_of(work: Work) -> Agent | None:
-    """Return whose turns the work is, if it is an agent's."""
-    return work.agent if isinstance(work, Ask) else work if isinstance(work, Agent) else None

@@ -40,6 +40,11 @@ def test_what_has_none(value: Any) -> None:
     assert dict(fields_of(value)) == {}
 
 
+def test_a_name_with_dots_in_it() -> None:
+    assert field_of({"a.b": 1, "a": {"b": 2}}, "a.b") == 1
+    assert field_of({".": 1}, ".") == 1
+
+
 def test_a_number_is_a_value() -> None:
     assert fields_of(3) == {"value": 3}
 
