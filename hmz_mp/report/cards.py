@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hmz_mp.report.spans import end_of
 from hmz_mp.terminal import printable
 from hmz_mp.worktrees.patches import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hmz_mp.report.spans import Clock
     from hmz_mp.runs.reading import PatchState, RecordedRun
 
 __all__ = ["STATUS_WORDS", "Card", "read_cards"]
@@ -85,26 +85,24 @@ _COLUMNS = (
     "answer",
     "detail",
     "output",
+    "execution",
     "patch",
 )
 
 
-def read_cards(run: RecordedRun) -> list[Card]:
+def read_cards(run: RecordedRun, clock: Clock) -> list[Card]:
     """Return every turn, in the order of submission."""
     patches = {} if run.summary.status == "running" else run.patches()
     longest = max(_SHORTEST, min(_LONGEST, _WHOLE // max(run.summary.turns, 1)))
-    reader = _Reader(run.summary.started_at, end_of(run), longest, patches)
+    reader = _Reader(clock, longest, patches)
     return [reader.card(row) for row in run.columns(_COLUMNS)]
 
 
 class _Reader:
     """Makes cards of rows, none of whose texts is longer than ``longest``."""
 
-    def __init__(
-        self, start: float, end: float, longest: int, patches: Mapping[int, PatchState]
-    ) -> None:
-        self._start = start
-        self._end = end
+    def __init__(self, clock: Clock, longest: int, patches: Mapping[int, PatchState]) -> None:
+        self._clock = clock
         self._longest = longest
         self._patches = patches
         self._words: dict[str, str] = {}  # agents, which are few
@@ -112,9 +110,9 @@ class _Reader:
     def card(self, row: tuple[Any, ...]) -> Card:
         number, item_id, status, seconds, submitted_at, began_at, ended_at, attempts, *rest = row
         worker, read, wrote, cost_usd, agent, session, place, failure, error, *rest = rest
-        answer, detail, output, patch = rest
+        answer, detail, output, execution, patch = rest
         text = self._text
-        began, waited, ended = self._times(submitted_at, began_at, ended_at)
+        began, waited, ended = self._times(execution, submitted_at, began_at, ended_at)
         if status == "ok" and failure == "needs_review":  # so its own finding says
             status = "needs_review"
         if status == "ok" and (problem := self._problem(number)) is not None:
@@ -142,16 +140,21 @@ class _Reader:
         )
 
     def _times(
-        self, submitted_at: float, began_at: float | None, ended_at: float | None
+        self,
+        execution: int | None,
+        submitted_at: float,
+        began_at: float | None,
+        ended_at: float | None,
     ) -> tuple[float | None, float | None, float]:
-        begin = submitted_at if began_at is None else began_at
-        if ended_at is None or ended_at < begin:  # it runs still, or the clock was put back
-            ended_at = max(self._end, begin)
-        start = self._start
+        shift = self._clock.shift(execution)
+        begin = (submitted_at if began_at is None else began_at) + shift
+        ended = 0.0 if ended_at is None else ended_at + shift
+        if ended_at is None or ended < begin:  # it runs still, or the clock was put back
+            ended = max(self._clock.seconds, begin)
         if began_at is None:
-            return None, None, ended_at - start
+            return None, None, ended
         waited = began_at - submitted_at
-        return began_at - start, waited if waited > 0 else 0.0, ended_at - start
+        return begin, waited if waited > 0 else 0.0, ended
 
     def _problem(self, number: int) -> str | None:
         patch = self._patches.get(number)

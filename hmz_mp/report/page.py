@@ -21,7 +21,7 @@ import msgspec
 from hmz_mp import __version__
 from hmz_mp.report.cards import STATUS_WORDS, Card, read_cards
 from hmz_mp.report.figures import reasons, spread
-from hmz_mp.report.spans import end_of
+from hmz_mp.report.spans import Clock
 from hmz_mp.report.timeline import WIDTH, timeline
 from hmz_mp.runs.words import duration, local_time, used, written_command
 from hmz_mp.terminal import printable
@@ -46,8 +46,9 @@ def page_pieces(run: RecordedRun, now: float | None = None) -> Iterator[str]:
     """Yield the page, piece by piece. ``now`` is when it is written (``time.time()``)."""
     now = time.time() if now is None else now
     with _no_collections():
-        cards = read_cards(run)
-        context = _context(run, cards, now)
+        clock = Clock(run)
+        cards = read_cards(run, clock)
+        context = _context(run, cards, clock, now)
     template = _environment().get_template("report.html")
     before, after = template.render(context).split(_DATA_GOES_HERE)
     yield before
@@ -94,21 +95,20 @@ def _brief(text: str) -> str:
     return f"{text[:_STATIC_TEXT]}\n… and more, in the list of items below"
 
 
-def _context(run: RecordedRun, cards: list[Card], now: float) -> dict[str, Any]:
+def _context(run: RecordedRun, cards: list[Card], clock: Clock, now: float) -> dict[str, Any]:
     summary = run.summary
     unsuccessful = [one for status in _UNSUCCESSFUL for one in cards if one.status == status]
     slowest = sorted((one for one in cards if one.seconds is not None), key=_slowness)
     script, style = _asset("script.js"), _asset("style.css")
-    seconds = max(0.0, end_of(run) - summary.started_at)
     costs = run.costs()
     return {
         "run": summary,
         "version": __version__,
         "written": local_time(now),
-        "fields": list(_fields(summary, seconds, cards, costs)),
+        "fields": list(_fields(summary, clock, cards, costs)),
         "counts": _counts(cards),
         "words": STATUS_WORDS,
-        "timeline": timeline(cards, seconds),
+        "timeline": timeline(cards, clock.seconds),
         "width": WIDTH,
         "spread": spread(cards),
         "reasons": reasons(unsuccessful, _REASONS_SHOWN),
@@ -141,7 +141,7 @@ def _counts(cards: list[Card]) -> list[tuple[str, str, int]]:
 
 
 def _fields(
-    summary: RunSummary, seconds: float, cards: list[Card], costs: Costs
+    summary: RunSummary, clock: Clock, cards: list[Card], costs: Costs
 ) -> Iterator[tuple[str, str]]:
     yield "command", printable(written_command(summary.command))
     yield "flow", printable(summary.flow)
@@ -150,7 +150,11 @@ def _fields(
     yield "agents", printable(", ".join(summary.agents))
     yield "options", printable(_options(summary)) or "none"
     yield "began", local_time(summary.started_at)
+    seconds = clock.seconds
     yield "took", duration(seconds)
+    if clock.executions > 1:
+        times = clock.executions - 1
+        yield "resumed", "once" if times == 1 else f"{times} times; the time between is left out"
     busy = sum(one.seconds or 0.0 for one in cards)
     if seconds and busy:
         yield "at once", f"{busy / seconds:,.1f} turns on an average"

@@ -72,8 +72,8 @@ def phases(span: Span, deeds: Iterable[Did]) -> Iterator[Phase]:
 
 def _within(span: Span, did: Did) -> Did:
     # Clocks of events and of rows are read at different moments.
-    at = min(max(did.at, span.begin), span.ended_at)
-    return did._replace(at=at)
+    at = min(max(did.at + span.shift, span.begin), span.ended_at)
+    return did._replace(at=at, until=None if did.until is None else did.until + span.shift)
 
 
 def _attempts(span: Span, deeds: list[Did]) -> Iterator[Phase]:

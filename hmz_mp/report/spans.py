@@ -12,19 +12,47 @@ import time
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
+from hmz_mp.runs.schema import RESUMABLE
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from hmz_mp.runs.reading import RecordedRun
 
-__all__ = ["Span", "end_of", "in_slots", "ran_by_worker", "read_spans"]
+__all__ = ["Clock", "Span", "in_slots", "ran_by_worker", "read_spans"]
+
+
+class Clock:
+    """The time of a run, without the gaps between its executions if it was resumed.
+
+    ``executions`` is how many there were, ``seconds`` how long they took together. A moment of one
+    of them, by ``time.time()``, plus its `shift` is since the run began.
+    """
+
+    def __init__(self, run: RecordedRun) -> None:
+        self._shifts: dict[int, float] = {}
+        self.seconds = 0.0
+        for execution, begin, end in _executions(run):
+            self._shifts[execution] = self.seconds - begin
+            self.seconds += max(0.0, end - begin)
+        self._first = next(iter(self._shifts.values()))
+
+    @property
+    def executions(self) -> int:
+        """How many times the run was begun or resumed."""
+        return len(self._shifts)
+
+    def shift(self, execution: int | None) -> float:
+        """Return what is to be added to moments of an execution; older ledgers know of no other."""
+        return self._shifts.get(execution or 1, self._first)
 
 
 class Span(NamedTuple):
-    """One turn in time, in seconds by ``time.time()``.
+    """One turn in time, in seconds since the run began.
 
     ``began_at`` is ``None`` if it never ran; ``ended_at`` is always there: of a turn that runs
-    still it is now, of one that a kill cut short the run's end. ``seconds`` is the last attempt's.
+    still it is now, of one that a kill cut short the run's end. ``seconds`` is the last attempt's,
+    ``shift`` what makes such seconds of ``time.time()``.
     """
 
     number: int
@@ -43,6 +71,8 @@ class Span(NamedTuple):
     output_tokens: int
     cost_usd: float
     error: str | None
+    execution: int | None
+    shift: float = 0.0
 
     @property
     def begin(self) -> float:
@@ -50,25 +80,52 @@ class Span(NamedTuple):
         return self.submitted_at if self.began_at is None else self.began_at
 
 
-_ENDED = Span._fields.index("ended_at")
+_FIELDS = Span._fields[:-1]
+_ENDED = _FIELDS.index("ended_at")
 
 
-def end_of(run: RecordedRun) -> float:
-    """Return when the run ended; of one that goes on, now."""
-    ended_at = run.summary.ended_at
-    return time.time() if ended_at is None else ended_at
-
-
-def read_spans(run: RecordedRun) -> list[Span]:
+def read_spans(run: RecordedRun, clock: Clock) -> list[Span]:
     """Return every turn, in the order of submission."""
-    end = end_of(run)
     found = []
-    for row in run.columns(Span._fields):
-        span = Span._make(row)
-        if row[_ENDED] is None or span.ended_at < span.begin:
-            span = span._replace(ended_at=max(end, span.begin))
-        found.append(span)
+    for row in run.columns(_FIELDS):
+        span = Span._make((*row, 0.0))
+        shift = clock.shift(span.execution)
+        began_at = None if span.began_at is None else span.began_at + shift
+        begin = span.submitted_at + shift if began_at is None else began_at
+        ended_at = row[_ENDED]
+        if ended_at is None or ended_at + shift < begin:
+            ended_at = max(clock.seconds, begin) - shift
+        found.append(
+            span._replace(
+                submitted_at=span.submitted_at + shift,
+                began_at=began_at,
+                ended_at=ended_at + shift,
+                shift=shift,
+            )
+        )
     return found
+
+
+_EXECUTIONS = """
+SELECT executions.execution, executions.started_at, executions.ended_at, (
+    SELECT max(max(submitted_at, coalesce(began_at, 0), coalesce(turns.ended_at, 0))) FROM turns
+    WHERE turns.execution = executions.execution
+) FROM executions ORDER BY execution
+"""
+
+
+def _executions(run: RecordedRun) -> list[tuple[int, float, float]]:
+    """Return each execution's number, beginning and end; of one that was killed, its last sign."""
+    summary = run.summary
+    end = time.time() if summary.ended_at is None else summary.ended_at
+    found = []
+    if summary.ledger_version >= RESUMABLE:
+        for execution, began, ended, last in run.rows(_EXECUTIONS):
+            found.append((execution, began, max(filter(None, (ended or last, began)))))
+    if len(found) < 2:
+        return [(1, summary.started_at, max(end, summary.started_at))]
+    number, began, _ = found[-1]
+    return [*found[:-1], (number, began, max(end, began))]
 
 
 def ran_by_worker(spans: Iterable[Span]) -> dict[int, list[Span]]:

@@ -13,7 +13,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from hmz_mp.report.phases import Did, phases, read_deeds
-from hmz_mp.report.spans import Span, end_of, in_slots, ran_by_worker, read_spans
+from hmz_mp.report.spans import Clock, Span, in_slots, ran_by_worker, read_spans
 from hmz_mp.terminal import printable
 
 if TYPE_CHECKING:
@@ -34,18 +34,24 @@ Event = dict[str, Any]
 
 
 def trace_pieces(run: RecordedRun) -> Iterator[str]:
-    """Yield the trace, piece by piece. Times are microseconds since the run began."""
-    spans = read_spans(run)
+    """Yield the trace, piece by piece.
+
+    Times are microseconds since the run began, without the gaps between executions of one that was
+    resumed.
+    """
+    clock = Clock(run)
+    spans = read_spans(run, clock)
     summary = run.summary
     about = {
         "run_id": summary.run_id,
         "status": summary.status,
         "problem": summary.problem,
         "started_at": summary.started_at,
+        "executions": clock.executions,
         "command": [printable(word) for word in summary.command],
     }
     yield '{"displayTimeUnit": "ms", "otherData": ' + json.dumps(about) + ', "traceEvents": [\n'
-    tracks = _Tracks(summary.started_at, end_of(run), read_deeds(run))
+    tracks = _Tracks(clock.seconds, read_deeds(run))
     for position, event in enumerate(tracks.events(spans)):
         yield (",\n" if position else "") + json.dumps(event)
     yield "\n]}\n"
@@ -54,9 +60,8 @@ def trace_pieces(run: RecordedRun) -> Iterator[str]:
 class _Tracks:
     """Hands out process and thread ids as it yields events; no thread id is given twice."""
 
-    def __init__(self, start: float, end: float, deeds: dict[int, list[Did]]) -> None:
+    def __init__(self, end: float, deeds: dict[int, list[Did]]) -> None:
         self._deeds = deeds
-        self._start = start
         self._end = end
         self._threads = count(1)
         self._processes = count(1)
@@ -87,9 +92,10 @@ class _Tracks:
         dur = max(0, until - ts)
         return {"ph": "X", "pid": pid, "tid": tid, "name": name, "ts": ts, "dur": dur}
 
-    def _micros(self, moment: float) -> int:
+    @staticmethod
+    def _micros(moment: float) -> int:
         # Whole ones: what is inside another slice must not end after it for a rounding.
-        return round((moment - self._start) * 1e6)
+        return round(moment * 1e6)
 
     def _rows(
         self, pid: int, rows: Iterable[tuple[int | None, Span]], name: str
@@ -173,7 +179,7 @@ class _Tracks:
         ended = [one.ended_at for one in spans if one.began_at is not None]
         submitted = [one.submitted_at for one in spans]
         left = [_until(one) for one in spans]
-        moments = _moments(self._start, self._end, [*left, *ended, *submitted])
+        moments = _moments(self._end, [*left, *ended, *submitted])
         for name, ups, downs in (("running", began, ended), ("waiting", submitted, left)):
             for moment, value in zip(moments, _levels(moments, ups, downs), strict=True):
                 counter = {"ph": "C", "pid": pid, "tid": 0, "name": name}
@@ -188,12 +194,11 @@ def _wait(span: Span) -> float:
     return _until(span) - span.submitted_at
 
 
-def _moments(start: float, end: float, changes: list[float]) -> list[float]:
+def _moments(end: float, changes: list[float]) -> list[float]:
     """Return when to say how many there are: at every change, or if they are many, evenly."""
     if len(changes) < _SAMPLES:
-        return sorted({start, *changes})
-    step = (end - start) / _SAMPLES
-    return [start + step * position for position in range(_SAMPLES + 1)]
+        return sorted({0.0, *changes})
+    return [end * position / _SAMPLES for position in range(_SAMPLES + 1)]
 
 
 def _levels(moments: list[float], ups: list[float], downs: list[float]) -> Iterator[int]:

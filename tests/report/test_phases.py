@@ -8,7 +8,7 @@ from hmz_mp.report.spans import Span
 
 
 def span(attempts: int = 1, seconds: float | None = 10.0) -> Span:
-    return Span(0, "a", "ok", attempts, 7, 0.0, 0.0, 10.0, seconds, "x", "s", 0, 0, 0, 0.0, None)
+    return Span(0, "a", "ok", attempts, 7, 0.0, 0.0, 10.0, seconds, "x", "s", 0, 0, 0, 0.0, None, 1)
 
 
 def test_a_turn_of_one_attempt() -> None:
