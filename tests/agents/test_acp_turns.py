@@ -73,7 +73,7 @@ async def test_a_session_is_one_conversation(pool: Pool, make: Make) -> None:
     assert await one.aturn("say first") == "first"
     assert await two.aturn("history") == '["history"]'
     assert await one.aturn("history") == '["say first", "history"]'
-    assert "".join([piece async for piece in one.stream("tool x")]) == "Let me see.used a tool"
+    assert "".join([piece async for piece in one.stream("tool x")]) == "Let me see.\n\nused a tool"
 
 
 async def test_a_session_goes_on_when_its_worker_was_killed(make: Make, tmp_path: Path) -> None:

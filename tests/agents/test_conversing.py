@@ -65,6 +65,14 @@ async def test_a_session_is_one_conversation(pool: Pool, make: Make) -> None:
     assert "".join([piece async for piece in one.stream("say abcd")]) == "abcd"
 
 
+async def test_a_stream_has_what_was_said_before_the_agent_did_something(
+    pool: Pool, make: Make
+) -> None:
+    one = make().new()
+    assert await one.aturn("look ls") == "looked"
+    assert "".join([piece async for piece in one.stream("look ls")]) == "Let me look.\n\nlooked"
+
+
 async def test_interjecting(pool: Pool, make: Make, tmp_path: Path) -> None:
     session = make().new()
     with pytest.raises(RuntimeError, match=r"no turn of .* is running"):

@@ -196,6 +196,12 @@ class Turn:
         emit("assistant", message={"role": "assistant", "content": [block]})
         return "used a tool"
 
+    def do_look(self, words: str) -> str:
+        """Say what it is about to do, and do it."""
+        self.say("Let me look.")
+        self.do_tool(words)
+        return "looked"
+
     def do_write(self, rest: str) -> str:
         """Write a file of its directory."""
         name, _, text = rest.partition(" ")

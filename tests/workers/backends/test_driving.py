@@ -96,6 +96,28 @@ def test_a_stream() -> None:
     assert speaker.said == [("text", "a \N{SNOWMAN}".encode()), ("text", b"b")]
 
 
+@pytest.mark.parametrize(
+    ("events", "answer"),
+    [
+        ([Text("a"), Text("b")], "ab"),
+        ([Text("a")], "ab"),  # the rest was not said yet
+        ([], "ab"),
+        ([Text("see:"), Did("ls"), Did("ls"), Text("a"), Text("b")], "see:\n\nab"),
+        ([Did("ls"), Text("ab\n")], "ab\n"),
+        ([Text("see:"), Text("ab")], "see:ab"),  # two messages, nothing in between
+        ([Text("see:"), Did("ls")], "see:\n\nab"),
+        ([Text("ab"), Did("ls")], "ab"),
+    ],
+)
+def test_all_that_was_streamed_is_in_the_answer(events: list[Event], answer: str) -> None:
+    given, speaker = driven(Scripted([*events, Result("ab")]), Request("go", stream=True))
+    assert given == answer
+    said = b"".join(data for kind, data in speaker.said if kind == "text").decode()
+    assert given.startswith(said)
+    plain, _ = driven(Scripted([*events, Result("ab")]), Request("go"))
+    assert plain == "ab"
+
+
 def test_a_failure_keeps_all_of_itself() -> None:
     script = Scripted([Failed("limited", "slow down", 3.0, 1, "half", "tail")])
     with pytest.raises(AgentFailed) as caught:

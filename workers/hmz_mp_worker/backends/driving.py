@@ -14,6 +14,7 @@ from hmz_mp_worker.backends.protocol import (
     AGENT,
     AgentFailed,
     Ask,
+    Did,
     Failed,
     Result,
     Text,
@@ -58,9 +59,10 @@ async def _drive(conversation: Conversation, request: Request, strict: bool) -> 
         pursue=request.pursue,
     )
     for left in range(ASKED_AGAIN, -1, -1):
-        end = await _turn(conversation, ask)
+        spoken = _Spoken(0 if ask.stream else _PIECE)
+        end = await _turn(conversation, ask, spoken)
         if isinstance(end, Result) and schema is None:
-            return end.answer
+            return spoken.answer(end.answer) if ask.stream else end.answer
         if isinstance(end, Result) and schema is not None:
             try:
                 return schema.check(end.answer)
@@ -75,9 +77,8 @@ async def _drive(conversation: Conversation, request: Request, strict: bool) -> 
     raise AssertionError("the last round returns or raises")
 
 
-async def _turn(conversation: Conversation, ask: Ask) -> Result | Failed:
+async def _turn(conversation: Conversation, ask: Ask, spoken: _Spoken) -> Result | Failed:
     end: Event | None = None
-    spoken = _Spoken(_PIECE if not ask.stream else 0)
     async with aclosing(conversation.turn(ask)) as events:
         async for event in events:
             end = event
@@ -85,6 +86,8 @@ async def _turn(conversation: Conversation, ask: Ask) -> Result | Failed:
                 spoken.add(event.text)
                 continue
             spoken.say()
+            if isinstance(event, Did):
+                spoken.pause()
             if not isinstance(event, (Result, Failed)):
                 say(AGENT, write_agent_event(event))
     assert isinstance(end, (Result, Failed)), f"a turn ended in {end}"
@@ -94,19 +97,39 @@ async def _turn(conversation: Conversation, ask: Ask) -> Result | Failed:
 class _Spoken:
     """What an agent says, on its way to the coordinator: in pieces of ``least`` characters.
 
-    Agents speak word by word, and a message for each would cost more than the words.
+    Agents speak word by word, and a message for each would cost more than the words. With 0 each
+    word is said at once, and somebody reads along: then all that was said is the answer, with a
+    paragraph's end where the agent did something in between.
     """
 
     def __init__(self, least: int) -> None:
         self._least = least
         self._texts: list[str] = []
         self._length = 0
+        self._all: list[str] = []  # if somebody reads along
+        self._paused = False
 
     def add(self, text: str) -> None:
+        if self._paused and text and not self._least:
+            text = "\n\n" + text
+            self._paused = False
+        if not self._least:
+            self._all.append(text)
         self._texts.append(text)
         self._length += len(text)
         if self._length >= self._least:
             self.say()
+
+    def pause(self) -> None:
+        """Take note that the agent does something else than speak."""
+        self._paused = bool(self._all)
+
+    def answer(self, last: str) -> str:
+        """Return what begins with all that was said, and ends with what the agent said last."""
+        said = "".join(self._all)
+        if last.startswith(said):
+            return last
+        return said if said.rstrip().endswith(last.strip()) else f"{said}\n\n{last}"
 
     def say(self) -> None:
         """Say what is there."""

@@ -12,6 +12,7 @@ import pytest
 
 from hmz_mp_worker.backends import program as program_module
 from hmz_mp_worker.backends.acp import conversation as module
+from hmz_mp_worker.backends.acp.conversation import AcpConversation
 from hmz_mp_worker.backends.acp.settings import Permission
 from hmz_mp_worker.backends.protocol import Ask, Did, Failed, Opened, Result, Spent, Text, Usage
 from hmz_mp_worker.backends.shared import Shared
@@ -27,6 +28,11 @@ async def pids(file: Path) -> list[int]:
 # Turns -----------------------------------------------------------------------------------------
 
 
+async def noticed(one: AcpConversation) -> None:
+    """Wait until the end of a conversation's program is known where it is driven."""
+    await await_until(lambda: one._agent is None or not one._agent.alive)
+
+
 def test_a_turn_is_a_stream_with_one_end(run: Run) -> None:
     async def body(made: Made) -> None:
         heard = await events(made.new(), "tool ls -l")
@@ -34,8 +40,6 @@ def test_a_turn_is_a_stream_with_one_end(run: Run) -> None:
         assert heard[2] == Did("execute ls -l")
         assert heard[-2] == Spent((Usage("small", 100, 10, 20),))
         assert heard[-1] == Result("used a tool")
-        whole = await answer(made.new(), Ask("tool ls", stream=True))
-        assert whole == "Let me see.used a tool"
 
     run(body)
 
@@ -380,7 +384,7 @@ def test_a_conversation_is_not_forgotten_when_its_next_program_dies(run: Run) ->
         one = made.new(kept=True)
         pid = int(await answer(one, "pid"))
         os.kill(pid, signal.SIGKILL)
-        await await_until(lambda: not is_alive(pid))
+        await noticed(one)
         (made.folder / "home" / "die").touch()
         died = await failure(one, "history")
         assert (died.kind, died.status) == ("died", 9)
@@ -395,7 +399,7 @@ def test_what_it_is_set_to_is_set_again(run: Run) -> None:
         one = made.new(kept=True, permission="auto", model="large")
         pid = int(await answer(one, "pid"))
         os.kill(pid, signal.SIGKILL)
-        await await_until(lambda: not is_alive(pid))
+        await noticed(one)
         found = json.loads(await answer(one, "settings"))
         assert (found["mode"], found["model"]) == ("auto", "large")
         assert found["changed"] == ["model"]  # by which it said what else it is set to

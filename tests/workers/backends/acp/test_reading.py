@@ -17,8 +17,8 @@ def reader(tmp_path: Path) -> TurnReader:
     return made(tmp_path)
 
 
-def made(cwd: Path, *, whole: bool = False, **settings: Any) -> TurnReader:
-    return TurnReader("model", Rules(Settings(("agent",), **settings), str(cwd)), whole=whole)
+def made(cwd: Path, **settings: Any) -> TurnReader:
+    return TurnReader("model", Rules(Settings(("agent",), **settings), str(cwd)))
 
 
 def piece(text: Any, **more: Any) -> dict[str, Any]:
@@ -52,14 +52,6 @@ def test_messages_by_their_ids(reader: TurnReader) -> None:
     for text, id in (("a", "1"), ("b", "1"), ("c", "2"), ("d", "2")):  # noqa: A001
         reader.take(piece(text, messageId=id))
     assert end(reader) == Result("cd")
-
-
-def test_the_whole_of_it_where_it_is_streamed(tmp_path: Path) -> None:
-    reader = made(tmp_path, whole=True)
-    reader.take(piece("Let me see. ", messageId="1"))
-    reader.take(tool("in_progress"))
-    reader.take(piece("It is.", messageId="2"))
-    assert end(reader) == Result("Let me see. It is.")
 
 
 def test_an_answer_before_the_last_tool(reader: TurnReader) -> None:

@@ -107,7 +107,7 @@ class AcpConversation(state.Resource):
             text = self._words(ask)
             while True:
                 end: Event | None = None
-                async for event in self._prompt(agent, text, ask):
+                async for event in self._prompt(agent, text):
                     end = event
                     if not isinstance(event, Result) or not self._said:
                         yield event
@@ -186,8 +186,8 @@ class AcpConversation(state.Resource):
 
     # The turn.
 
-    async def _prompt(self, agent: AcpAgent, text: str, ask: Ask) -> AsyncGenerator[Event, None]:
-        reader = self._reader = TurnReader(self._model(), self._rules, self._cost, whole=ask.stream)
+    async def _prompt(self, agent: AcpAgent, text: str) -> AsyncGenerator[Event, None]:
+        reader = self._reader = TurnReader(self._model(), self._rules, self._cost)
         self._events = asyncio.Queue()
         agent.listen(self._session, self)
         prompt = [{"type": "text", "text": encodable(text)}]

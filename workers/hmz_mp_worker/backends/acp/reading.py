@@ -68,13 +68,10 @@ class TurnReader:
     whether the tokens of each request are told; and what the session has cost, if that is known.
     """
 
-    def __init__(
-        self, model: str, rules: Rules, cost: float | None = None, *, whole: bool = False
-    ) -> None:
+    def __init__(self, model: str, rules: Rules, cost: float | None = None) -> None:
         self.cost = cost
         self._model = model
         self._rules = rules
-        self._whole = whole
         self._message = ""
         self._message_id: Any = None
         self._interrupted = False
@@ -101,7 +98,7 @@ class TurnReader:
             return []
         text = encodable(text)
         id = update.get("messageId")  # noqa: A001  # the protocol's word
-        if not self._whole and (self._interrupted or id != self._message_id):
+        if self._interrupted or id != self._message_id:
             self._message = ""
         self._interrupted = False
         self._message_id = id
