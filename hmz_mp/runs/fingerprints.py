@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hmz_mp.core.ambient import TurnRecord
 
-__all__ = ["GONE", "fingerprint_of", "is_as_before", "place_of"]
+__all__ = ["GONE", "fingerprint_of", "is_as_before", "place_in", "place_of"]
 
 GONE = "gone"
 _READ = 4 << 20  # bytes: of a larger file size and times tell
@@ -23,9 +23,14 @@ _DIGEST = 16  # bytes
 
 def place_of(record: TurnRecord) -> bytes | None:
     """Return where the file of a turn's item is, if it is about one."""
-    if record.path is None or record.cwd is None:
-        return record.path
-    return os.path.join(os.fsencode(record.cwd), record.path)  # noqa: PTH118  (bytes)
+    return place_in(record.cwd, record.path)
+
+
+def place_in(cwd: str | None, path: bytes | None) -> bytes | None:
+    """Return where ``path`` is, from ``cwd``; ``None`` if there is none."""
+    if path is None or cwd is None:
+        return path
+    return os.path.join(os.fsencode(cwd), path)  # noqa: PTH118  (bytes)
 
 
 def fingerprint_of(path: bytes) -> str:

@@ -9,12 +9,11 @@ of a session keep to the session that their first one was found in.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from hmz_mp.agents.identity import asked
 from hmz_mp.runs.costs import Costs
-from hmz_mp.runs.fingerprints import is_as_before, place_of
+from hmz_mp.runs.fingerprints import is_as_before, place_in, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -38,7 +37,6 @@ class _Row(NamedTuple):
     session: str
     item_id: str
     kept_as: str
-    fingerprint: str
 
     @property
     def is_named(self) -> bool:
@@ -46,7 +44,8 @@ class _Row(NamedTuple):
         return self.item_id != _name(self.session, self.place)
 
 
-_COLUMNS = _Row._fields
+_FILE = ("path", "cwd", "fingerprint", "began_at", "ended_at")
+_COLUMNS = (*_Row._fields, *_FILE)
 
 
 class Replay:
@@ -55,9 +54,10 @@ class Replay:
     ``execution`` is the one that begins. With ``retry`` only failed turns run again: whether a
     file, a tool or an agent has changed is not looked at.
 
-    Its whole state: the rows that nobody has asked for yet, by number; where to look for them; the
-    sessions that were found, by the name they have now; how many items were asked for by rows that
-    are new; and ``changed``, the answers of before that had to be asked for again.
+    Its whole state: the rows that nobody has asked for yet, by number; where to look for them (what
+    is first to be taken is last in a list); how each file was left; the sessions that were found,
+    by the name they have now; how many items were asked for by rows that are new; and ``changed``,
+    the answers of before that had to be asked for again.
     """
 
     def __init__(self, run: RecordedRun, execution: int, *, retry: bool = False) -> None:
@@ -67,16 +67,22 @@ class Replay:
         self._execution = execution
         self._retry = retry
         self._left: dict[int, _Row] = {}
-        self._alone: dict[str, deque[_Row]] = {}
+        self._first: dict[str, list[_Row]] = {}
         self._in_session: dict[tuple[str, int], _Row] = {}
-        self._of_item: dict[tuple[str, str], deque[_Row]] = {}
+        self._of_item: dict[tuple[str, str], list[_Row]] = {}
+        self._files: dict[bytes, tuple[float, str]] = {}
         self._sessions: dict[str, str] = {}
         self._renewed: dict[tuple[str, str], int] = {}
         self._trusting = any(
             patch.state in ("applied", "applying") for patch in run.patches().values()
         )
-        for number, state, place, *texts in run.columns(_COLUMNS):
-            self._add(_Row(number, state, place, *(text or "" for text in texts)))
+        for number, state, place, *values in run.columns(_COLUMNS):
+            texts = (text or "" for text in values[: -len(_FILE)])
+            row = _Row(number, state, place, *texts)
+            self._add(row)
+            self._note_file(row, *values[-len(_FILE) :])
+        for found in self._first.values():
+            found.sort(key=lambda row: (row.state == "ok", -row.number))
         self.next_number = max(self._left, default=-1) + 1
         rows = self._left.values()
         self._names = {row.item_id for row in rows} | {row.session for row in rows}
@@ -90,9 +96,29 @@ class Replay:
         if row.kept_as:
             self._in_session[row.session, row.place] = row
         if row.identity and row.place == 0:
-            self._alone.setdefault(self._key(row.identity, bool(row.kept_as)), deque()).append(row)
+            self._first.setdefault(self._key(row.identity, bool(row.kept_as)), []).append(row)
         if row.is_named and not row.kept_as:
-            self._of_item.setdefault((row.agent_id, row.item_id), deque()).append(row)
+            self._of_item.setdefault((row.agent_id, row.item_id), []).append(row)
+
+    def _note_file(
+        self,
+        row: _Row,
+        path: bytes | None,
+        cwd: str | None,
+        fingerprint: str | None,
+        began_at: float | None,
+        ended_at: float | None,
+    ) -> None:
+        """Keep how the last turn about a file left it; empty if that was stopped in the middle.
+
+        An earlier one may have left it otherwise, and is no less answered.
+        """
+        place = place_in(cwd, path)
+        if place is None or began_at is None:
+            return
+        at = ended_at or began_at
+        if at >= self._files.get(place, (0.0, ""))[0]:
+            self._files[place] = at, (fingerprint or "") if row.state == "ok" else ""
 
     @staticmethod
     def _key(identity: str, kept: bool) -> str:
@@ -162,21 +188,18 @@ class Replay:
         return row if same or row.state != "ok" else None
 
     def _find_asked(self, record: TurnRecord) -> _Row | None:
-        rows = self._alone.get(self._key(record.identity, bool(record.kept_as)), deque())
-        left: Iterable[_Row]
-        while rows and rows[0].number not in self._left:
-            rows.popleft()
-        left = [row for row in rows if row.number in self._left] if len(rows) > 1 else rows
         if record.kept_as:  # of sessions that began alike, the one that has the same name
-            left = sorted(left, key=lambda row: row.session != record.session)
-        for row in left:
-            if row.state == "ok" and self._holds(row, record):
+            row = self._find_in_session(record, record.session)
+            if row is not None and asked(row.identity) == asked(record.identity):
                 return row
-        return next(iter(left), None)
+        rows = self._first.get(self._key(record.identity, bool(record.kept_as)), [])
+        while rows and rows[-1].number not in self._left:
+            rows.pop()
+        return rows[-1] if rows else None
 
     def _find_unanswered(self, record: TurnRecord) -> _Row | None:
         """Return a row about the same item that is of no use to anybody else."""
-        rows = self._of_item.get((record.agent_id, record.item_id), deque())
+        rows = self._of_item.get((record.agent_id, record.item_id), ())
         for row in rows:
             if row.number in self._left:
                 if row.state != "ok":
@@ -194,7 +217,8 @@ class Replay:
         path = place_of(record)
         if path is None or self._trusting:
             return True
-        return is_as_before(path, row.fingerprint)
+        _, fingerprint = self._files.get(path, (0.0, ""))
+        return not fingerprint or is_as_before(path, fingerprint)
 
     def _rename(self, record: TurnRecord, row: _Row | None) -> None:
         """Give a turn the names that its row has, or names that no row has."""

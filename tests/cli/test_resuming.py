@@ -375,6 +375,23 @@ def test_what_a_session_changed_in_its_worktree_is_not_lost(
 
 
 @pytest.mark.slow
+def test_what_a_turn_changed_itself_is_no_change(counted: Counted) -> None:
+    project = counted.project
+    for name in "ab":
+        project.write(f"i/{name}", "colour\n")
+    agent = f"sh/sh -c 'echo x >> {counted.counts}; sed -i s/colour/color/ {{path}}'"
+    assert counted.exec("-a", agent, "--include", "i/*", "--quiet").status == 0
+    assert counted.calls() == {"x": 2}
+    assert (project.root / "i/a").read_text() == "color\n"
+    (project.root / "i/b").touch()
+    assert counted.exec("--resume", "last", "--quiet").status == 0
+    assert not counted.calls()
+    project.write("i/b", "colour, again\n")
+    assert counted.exec("--resume", "last", "--quiet").status == 0
+    assert counted.calls() == {"x": 1}
+
+
+@pytest.mark.slow
 def test_a_secret_in_a_patch_reaches_the_checkout_and_not_the_ledger(project: Project) -> None:
     project.write("a", "key\n")
     Repository(project.root).commit()

@@ -91,7 +91,7 @@ def test_one_that_has_changed_runs_again_in_its_row(tmp_path: Path, change: str)
     file = tmp_path / "a"
     file.write_text("one")
     path = str(file).encode()
-    before = was(0, ask("a", path=path, fingerprint=fingerprint_of(path)))
+    before = was(0, ask("a", path=path, fingerprint=fingerprint_of(path), began_at=1.0))
     whom = "a/go:other" if change == "whom" else "a/go:who"
     if change == "file":
         file.write_text("another")
@@ -103,8 +103,29 @@ def test_one_that_has_changed_runs_again_in_its_row(tmp_path: Path, change: str)
         assert retry or (record.number, replay.changed) == (0, {0})
 
 
+def test_of_several_turns_about_a_file_the_last_tells_how_it_was_left(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    path = str(file).encode()
+    rows = []
+    for number, prompt in enumerate(("one", "two")):
+        file.write_text(prompt)
+        times: dict[str, Any] = {"began_at": 1.0 + number, "ended_at": 1.5 + number}
+        row = ask("a", prompt, path=path, fingerprint=fingerprint_of(path), **times)
+        rows.append(was(number, row))
+    replay = replay_of(*rows)
+    for prompt in ("one", "two"):
+        assert replay.recall(ask("a", prompt, path=path)) is not None
+    # One that was stopped in the middle may have left it in any way.
+    running = was(2, ask("a", "three", path=path, began_at=3.0), "running")
+    file.write_text("half of three")
+    replay = replay_of(*rows, running)
+    for prompt, known in (("one", True), ("two", True), ("three", False)):
+        assert (replay.recall(ask("a", prompt, path=path)) is not None) == known
+    assert replay_of(*rows).recall(ask("a", "one", path=path)) is None
+
+
 def test_files_are_not_looked_at_once_patches_are_in_the_checkout(tmp_path: Path) -> None:
-    before = was(0, ask("a", path=b"a", fingerprint="1 1 1:x"))
+    before = was(0, ask("a", path=b"a", fingerprint="1 1 1:x", began_at=1.0))
     assert replay_of(before, patches=["conflict"]).recall(ask("a", path=b"a")) is None
     assert replay_of(before, patches=["applied"]).recall(ask("a", path=b"a")) is not None
 
