@@ -67,7 +67,7 @@ def results_in(body: dict[str, Any]) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("cap", [4, 12])
+@pytest.mark.parametrize("cap", [12, pytest.param(4, marks=pytest.mark.slow)])
 async def test_twelve_checks_are_one_model_turn_as_wide_as_the_cap(
     pool: Pool, loop: str, cap: int
 ) -> None:

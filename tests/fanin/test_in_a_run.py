@@ -92,6 +92,7 @@ def test_sub_runs_are_turns_of_the_run(project: Project, place: Place) -> None:
     assert b"odd.txt" in shown.out
 
 
+@pytest.mark.slow
 def test_the_budget_of_the_run_holds(project: Project, place: Place) -> None:
     project.files("a.txt", "b.txt", "c.txt")
     done = run(project, place, "--max-tokens", "250")

@@ -35,6 +35,11 @@ halves = batch_tool(half, at_once=3)
 powers = batch_tool(power, name="powers", description="Powers.")
 
 
+@pytest.fixture(scope="module", params=["asyncio", pytest.param("trio", marks=pytest.mark.slow)])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
 async def pool(anyio_backend: str) -> AsyncIterator[Pool]:
     async with Pool(2) as pool:

@@ -55,6 +55,7 @@ def test_what_failed_is_in_the_report_the_rows_and_the_status(project: Project) 
     assert "4 failed" in shown
 
 
+@pytest.mark.slow
 def test_one_that_is_to_be_reviewed_is_not_ok(project: Project) -> None:
     project.write("odd.py", "odd")
     done = project.exec("-f", "review", "-a", project.tool("look"), "--quiet")
@@ -71,6 +72,7 @@ def test_records_and_a_task_with_braces(project: Project) -> None:
     assert done.lines[2].startswith("second: second [hmz-mp show ")
 
 
+@pytest.mark.slow
 def test_a_table_on_a_terminal(project: Project) -> None:
     project.write("a.py", "fine")
     terminal = OnTerminal(project, "exec", "-f", "review", "-a", project.tool("look"), "look")

@@ -37,6 +37,7 @@ def test_only_what_stands_out_is_asked_about(project: Project) -> None:
     assert "12 turns in" in done.err
 
 
+@pytest.mark.slow
 def test_nothing_stands_out(project: Project) -> None:
     done = project.exec(*triage(project))
     assert done.status == 0, done
@@ -44,6 +45,7 @@ def test_nothing_stands_out(project: Project) -> None:
     assert done.lines[-1] == "0 of 0 items answered, 0 failed"
 
 
+@pytest.mark.slow
 def test_what_cannot_be_measured_is_in_the_report(project: Project) -> None:
     project.write("broken.py", "raises")
     done = project.exec(*triage(project))
@@ -63,6 +65,7 @@ def test_settings(project: Project) -> None:
     assert [line.split(":")[0] for line in done.lines[-2:]] == ["large4.py", "large3.py"]
 
 
+@pytest.mark.slow
 def test_records(project: Project) -> None:
     items = "".join(f"record {'x' * (1 + number % 3)}\n" for number in range(3)) + "r" * 500 + "\n"
     agents = ("-a", project.tool("length"), "-a", project.tool("told"))
