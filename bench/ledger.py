@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import pty
 import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,6 +41,35 @@ def timed(command: list[str], directory: Path) -> Took:
     )
     wall, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     assert done.returncode == 0, done.stderr
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Took(wall, used)
+
+
+def watched(directory: Path, words: str) -> Took:
+    """Open the full screen on a terminal, leave it once it shows ``words``."""
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    controller, terminal = pty.openpty()
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "TERM": "xterm"}
+    with subprocess.Popen(
+        [*PROGRAM, "watch", "last"],
+        cwd=directory,
+        env=environment,
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+    ) as process:
+        os.close(terminal)
+        shown = b""
+        while words.encode() not in shown:
+            shown += os.read(controller, 65536)
+        wall = time.perf_counter() - began
+        os.write(controller, b"q")
+        with suppress(OSError):  # the terminal's other end is closed
+            while os.read(controller, 65536):
+                pass
+        process.wait()
+    os.close(controller)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return Took(wall, used)
 
@@ -86,8 +117,14 @@ def main() -> None:
         print("| view | by the clock | of processors |\n|---|---|---|")
         for view in VIEWS:
             took = [timed(view.split(), directory) for _ in range(given.pairs)]
-            wall, cpu = min(one.wall for one in took), min(one.cpu for one in took)
-            print(f"| `{view}` | {wall:.2f} s | {cpu:.2f} s |")
+            print(row(view, took))
+        done = f"{given.items:,} of {given.items:,} done"
+        print(row("watch last", [watched(directory, done) for _ in range(given.pairs)]))
+
+
+def row(view: str, took: list[Took]) -> str:
+    wall, cpu = min(one.wall for one in took), min(one.cpu for one in took)
+    return f"| `{view}` | {wall:.2f} s | {cpu:.2f} s |"
 
 
 if __name__ == "__main__":

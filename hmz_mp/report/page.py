@@ -10,7 +10,9 @@ from __future__ import annotations
 import base64
 import gc
 import hashlib
+import heapq
 import time
+from collections import Counter
 from contextlib import contextmanager
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["page_pieces"]
 
-_UNSUCCESSFUL = ("failed", "needs_review", "cancelled", "not_run")
+_UNSUCCESSFUL = {"failed": 0, "needs_review": 1, "cancelled": 2, "not_run": 3}  # the worst first
 _FAILED_SHOWN = 200
 _SLOWEST_SHOWN = 20
 _ITEMS_SHOWN = 200  # without a script; with one, all
@@ -97,8 +99,9 @@ def _brief(text: str) -> str:
 
 def _context(run: RecordedRun, cards: list[Card], clock: Clock, now: float) -> dict[str, Any]:
     summary = run.summary
-    unsuccessful = [one for status in _UNSUCCESSFUL for one in cards if one.status == status]
-    slowest = sorted((one for one in cards if one.seconds is not None), key=_slowness)
+    unsuccessful = [one for one in cards if one.status in _UNSUCCESSFUL]
+    unsuccessful.sort(key=_concern)
+    slowest = heapq.nsmallest(_SLOWEST_SHOWN, filter(_ran, cards), key=_slowness)
     script, style = _asset("script.js"), _asset("style.css")
     costs = run.costs()
     return {
@@ -114,7 +117,7 @@ def _context(run: RecordedRun, cards: list[Card], clock: Clock, now: float) -> d
         "reasons": reasons(unsuccessful, _REASONS_SHOWN),
         "unsuccessful": unsuccessful[:_FAILED_SHOWN],
         "unsuccessful_count": len(unsuccessful),
-        "slowest": slowest[:_SLOWEST_SHOWN],
+        "slowest": slowest,
         "costs": costs,
         "models": [(printable(one.model), one) for one in costs.models],
         "has_tokens": any(one.tokens for one in cards),
@@ -128,16 +131,22 @@ def _context(run: RecordedRun, cards: list[Card], clock: Clock, now: float) -> d
     }
 
 
+def _concern(card: Card) -> int:
+    return _UNSUCCESSFUL[card.status]
+
+
+def _ran(card: Card) -> bool:
+    return card.seconds is not None
+
+
 def _slowness(card: Card) -> tuple[float, int]:
     return -(card.seconds or 0.0), card.number
 
 
 def _counts(cards: list[Card]) -> list[tuple[str, str, int]]:
     """Return each status there is, its word, and how many turns have it."""
-    counted = dict.fromkeys(STATUS_WORDS, 0)
-    for card in cards:
-        counted[card.status] += 1
-    return [(name, STATUS_WORDS[name], count) for name, count in counted.items() if count]
+    counted = Counter(card.status for card in cards)
+    return [(name, word, counted[name]) for name, word in STATUS_WORDS.items() if counted[name]]
 
 
 def _fields(

@@ -270,9 +270,9 @@ class RecordedRun:
         done = 0
         with _readable(self.directory / DATABASE):
             try:
-                for row in sure(self._connection.execute(query, values)):
-                    done += 1
-                    yield row
+                for rows in sure(self._connection.execute(query, values)):
+                    done += len(rows)
+                    yield from rows
             except sqlite3.Error as error:
                 # Up to where it is damaged, a copy of what is left has the same rows.
                 self._salvage(error)

@@ -10,13 +10,14 @@ import sqlite3
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 __all__ = ["Salvaged", "is_damage", "salvage", "sure"]
 
 Row = tuple[Any, ...]
 
 _TRIES = 2000  # rows in a row that are asked for in vain one by one; then in ever larger steps
+_AT_A_TIME = 100  # rows
 _LAST = 2**40  # no row has so high a number
 _MEANT = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOTADB})
 _UNREADABLE = "Could not decode to UTF-8"
@@ -78,17 +79,17 @@ def _copy(damaged: sqlite3.Connection, copy: sqlite3.Connection, table: str) -> 
     return rows.whole, rows.in_part
 
 
-def sure(rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield rows, but not the last one before an error.
+def sure(found: sqlite3.Cursor) -> Iterator[list[Row]]:
+    """Yield rows, some at a time, but not the last ones before an error.
 
     Where a page is not to be had, SQLite may give a row of nothing before it says so: of a file
     that was cut short, several.
     """
-    held: list[Row] = []
-    for row in rows:
-        yield from held
-        held = [row]
-    yield from held
+    held = found.fetchmany(_AT_A_TIME)
+    while held:
+        following = found.fetchmany(_AT_A_TIME)
+        yield held
+        held = following
 
 
 class _Rows:
@@ -109,7 +110,7 @@ class _Rows:
         last, step, tries = -1, 1, 0
         while last < _LAST:
             try:
-                for number, *row in sure(self._from(last + step)):
+                for number, *row in self._from(last + step):
                     if number < last + step:
                         break  # of nothing, see `sure`
                     last, step, tries = number, 1, 0
