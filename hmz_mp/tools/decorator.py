@@ -26,8 +26,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _TOGETHER = (
-    "Calls are independent of each other: ask for all that you need in one turn, and they run at "
-    "the same time."
+    "Calls are independent of each other: ask for all that you need together, in one turn, and "
+    "they run at the same time."
 )
 _LISTED = "It takes a list: give it all items in one call."
 
