@@ -73,13 +73,12 @@ def test_whatever_ends_the_run_ends_the_programs_and_their_tools(
     wait_until(lambda: not any(is_alive(int(pid)) for pid in written(file).split()))
 
 
-@pytest.mark.parametrize("given", [(), ("--at-once", "auto")])
 def test_how_many_go_at_once_is_found_out(
-    project: Project, agents: dict[str, str], tmp_path: Path, given: tuple[str, ...]
+    project: Project, agents: dict[str, str], tmp_path: Path
 ) -> None:
     items = b"busy %b 1\n" % os.fsencode(tmp_path / "asked")
     items += b"sleep 0.2\nsleep 0.3\nsleep 0.4\n"
-    done = project.exec("-a", agents["claude"], "--items", "-", *given, stdin=items)
+    done = project.exec("-a", agents["claude"], "--items", "-", stdin=items)
     assert done.status == 0, done
     assert re.search(r"^claude: at most [12] at once in the end$", done.err, re.MULTILINE)
     shown = json.loads(project.run("show", "last", "--json").out)

@@ -100,7 +100,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(events=EVENTS, start=st.integers(1, 100), ceiling=st.integers(1, 70))
 def test_it_is_never_over_its_ceiling_never_none_and_recovers(
     events: list[tuple[str, int, int]], start: int, ceiling: int
