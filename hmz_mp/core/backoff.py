@@ -50,7 +50,8 @@ class Backoff:
             if breaker is None or gate not in self.gates:
                 continue
             breaker.succeeded(job.ticket, seconds, gate.used, gate.widest, now)
-            if breaker.is_healthy:
+            idle = gate.adapts and not gate.used and breaker.until is None
+            if idle or breaker.is_healthy:
                 del self.gates[gate]
             self._lanes.wake_room(gate, now)
 

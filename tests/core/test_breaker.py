@@ -226,7 +226,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(
     steps=STEPS,
     lanes=st.integers(1, 5),

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hmz_mp.core.gates import Gate
@@ -54,6 +54,7 @@ def test_what_has_just_begun_is_counted_before_it_is_there() -> None:
     assert room.room({1: 100 * MIB, 2: 100 * MIB}, memory(1000 * MIB)) == 7 + 10  # they need none
 
 
+@settings(deadline=None)
 @given(
     looks=st.lists(
         st.tuples(

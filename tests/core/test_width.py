@@ -100,7 +100,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=120)
+@settings(max_examples=120, deadline=None)
 @given(events=EVENTS, start=st.integers(1, 100), ceiling=st.integers(1, 70))
 def test_it_is_never_over_its_ceiling_never_none_and_recovers(
     events: list[tuple[str, int, int]], start: int, ceiling: int
@@ -123,7 +123,7 @@ def test_it_is_never_over_its_ceiling_never_none_and_recovers(
     assert int(width.bound + 1e-6) == ceiling
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(
     steps=STEPS,
     lanes=st.integers(1, 5),
@@ -158,6 +158,17 @@ def test_no_more_begin_than_it_says_and_nobody_waits_for_ever(
     assert (service.gate.used, service.policy.queued, service.policy.running) == (0, 0, 0)
     assert all(job.setbacks <= SETBACKS + 1 for job in service.jobs)
     assert service.policy.backoff.gates == {} or service.breaker.until is not None
+
+
+def test_a_limit_whose_last_turn_failed_otherwise_is_of_no_interest() -> None:
+    service = Service(1, 0, [0.0])
+    service.breaker.width.adapt()
+    service.submit(0)
+    service.say(0, False, "busy")
+    service.later(0.0)
+    service.say(0, False, "broken")
+    assert len(service.ended) == 1
+    assert service.policy.backoff.gates == {}
 
 
 def test_a_pool_finds_its_width() -> None:
