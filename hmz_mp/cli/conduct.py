@@ -327,7 +327,7 @@ class Conductor:
 
     def _keep_state(self) -> None:
         try:
-            self._run.keep_state()
+            self._run.rows.keep_state()
         except (TypeError, ValueError) as error:
             if not self._state_is_lost:
                 self._state_is_lost = True
@@ -364,7 +364,7 @@ class Conductor:
         run.finish()
         self._keep_state()
         if self._went_its_way():
-            run.drop_replaced()
+            run.rows.drop_replaced()
         self._ledger.flush()
         run.written(sys.maxsize)
         self._display.close()

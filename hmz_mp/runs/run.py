@@ -8,18 +8,16 @@ writes to a ledger and counts in a `Tally`; it knows nothing of terminals or of 
 
 from __future__ import annotations
 
-import json
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from hmz_mp.core.ambient import TurnRecord
-from hmz_mp.core.turns import Progress, PutBack
+from hmz_mp.core.turns import Progress, PutBack, Shipped
 from hmz_mp.errors import BudgetExceeded, Stopped
 from hmz_mp.runs.costs import NO_BUDGET, Budget
 from hmz_mp.runs.endings import Endings
-from hmz_mp.runs.schema import replace_statements
+from hmz_mp.runs.rows import RecordSink, Rows
 from hmz_mp.runs.tally import Tally
-from hmz_mp.runs.telling import told_of
 from hmz_mp_worker.backends.protocol import Spent
 
 if TYPE_CHECKING:
@@ -30,34 +28,7 @@ if TYPE_CHECKING:
     from hmz_mp.core.pool import Pool
     from hmz_mp.runs.replay import Replay
 
-__all__ = ["RecordSink", "Run"]
-
-
-class RecordSink(Protocol):
-    """What a run needs of its ledger."""
-
-    @property
-    def run_id(self) -> str:
-        """The run's name."""
-
-    @property
-    def directory(self) -> Path | None:
-        """Where its files are."""
-
-    def masked(self, text: str) -> str:
-        """Return a text without secrets."""
-
-    def put(self, record: TurnRecord, *, alone: bool) -> int:
-        """Write the record as it is now; returns at once, with how many puts there were.
-
-        0 if there is nothing to wait for. ``alone``: no other turn is under way.
-        """
-
-    def say(self, number: int, at: float, kind: str, text: str) -> None:
-        """Write down what a turn said or did."""
-
-    def note(self, statement: str, *values: Any) -> None:
-        """Write another row."""
+__all__ = ["Run"]
 
 
 class Run:
@@ -70,8 +41,7 @@ class Run:
 
     Its whole state: the tally; the records that have not ended, and the endings that are not told
     of; the items announced and not submitted yet; why it was halted, if it was; how many turns ran
-    when the budget was spent; the next number; the agents and sessions that are written down; and
-    what a resumable flow keeps, as it was written last.
+    when the budget was spent; and its rows in the ledger.
     """
 
     def __init__(
@@ -105,12 +75,8 @@ class Run:
         self._open: dict[int, TurnRecord] = {}
         self._endings = Endings(self._tell)
         self._replay = replay
-        self._next_number = 0
-        self._noted: set[str] = set()
-        self._state = state
-        self._kept = "{}"
+        self.rows = Rows(ledger, replay, state, now)
         if replay is not None:
-            self._next_number = replay.next_number
             self.tally.costs.add(replay.costs.models)
             self._mind_budget()
 
@@ -173,7 +139,8 @@ class Run:
             self.tally.end(known)
             self._endings.add(known, 0)
             return known
-        self._number(record)
+        self.rows.number(record)
+        self._expect(record)
         if self._stopped is not None:
             record.state = "not_run"
             record.error = self.halted
@@ -182,47 +149,21 @@ class Run:
             raise _another(self._stopped)
         self._open[record.number] = record
         self._put(record)
-        self._note_agent(record)
+        self.rows.introduce(record)
         return None
-
-    def _number(self, record: TurnRecord) -> None:
-        if record.number < 0:
-            record.number = self._next_number
-            self._next_number += 1
-        self._expect(record)
 
     def _expect(self, record: TurnRecord) -> None:
         self._endings.expect(record.number)
         self.tally.submitted += 1
 
     def _put(self, record: TurnRecord) -> int:
-        """Write a record as it is; an answer of before only gives way to an ending that says more.
-
-        Else who interrupts a run whose tool has changed would lose what is there.
-        """
-        gives_way = self._replay is None or record.number not in self._replay.changed
-        if not gives_way and record.state not in ("ok", "failed"):
-            return 0
-        return self._ledger.put(record, alone=not self._open)
-
-    def _note_agent(self, record: TurnRecord) -> None:
-        if record.agent_id not in self._noted:
-            self._noted.add(record.agent_id)
-            self._ledger.note(
-                "INSERT OR REPLACE INTO agents VALUES (?, ?)", record.agent_id, record.agent
-            )
-        if record.kept_as and record.session not in self._noted:
-            self._noted.add(record.session)
-            self._ledger.note(
-                "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?)",
-                *(record.session, record.agent_id, record.kept_as, record.cwd, self._now()),
-            )
+        return self.rows.put(record, alone=not self._open)
 
     def began(self, record: TurnRecord) -> None:
         """Note that the turn runs."""
         self.tally.begin(record)
-        if record.attempts > 1:
-            self._ledger.say(record.number, self._now(), "attempt", str(record.worker))
+        if record.attempts > 1 and record.worker is not None:
+            self.rows.say(record, Shipped(record.worker))
         self._put(record)
 
     def said(self, record: TurnRecord, event: Any) -> None:
@@ -235,9 +176,7 @@ class Run:
         elif isinstance(event, Spent):
             self.tally.costs.add(event.usage)
             self._mind_budget()
-        told = told_of(record, event)
-        if told is not None:
-            self._ledger.say(record.number, self._now(), *told)
+        self.rows.say(record, event)
 
     def ended(self, record: TurnRecord, then: Callable[[], object]) -> None:
         """Count and write the turn's ending, and pass it on once it is; may halt the run."""
@@ -246,8 +185,7 @@ class Run:
             return
         if self.halted is not None and record.state in ("cancelled", "not_run"):
             record.error = self.halted
-        if self._replay is not None and record.number in self._replay.changed:
-            self._ledger.note("DELETE FROM patches WHERE number = ?", record.number)
+        self.rows.ended(record)
         self._settle(record, then)
         if record.state == "failed" and self.tally.failed == self._max_failures:
             reason = f"{self._max_failures} failed, the most that was allowed"
@@ -311,32 +249,12 @@ class Run:
             self._settle(record)
         for item in list(self._unsubmitted.values()):
             record = _never_submitted(item, reason, self._now())
-            self._number(record)
+            self.rows.number(record)
+            self._expect(record)
             self.tally.unsubmitted -= 1
             has_row = self._replay is not None and self._replay.has_row(item.item_id)
             self._settle(record, write=not has_row)  # what is there says more
         self._unsubmitted.clear()
-
-    def keep_state(self) -> None:
-        """Write down what a resumable flow keeps, if it has changed.
-
-        Raises `TypeError` or `ValueError` for what JSON cannot hold.
-        """
-        if self._state is None:
-            return
-        try:
-            kept = json.dumps(self._state)
-        except RuntimeError:  # the flow's thread is changing it; there is a next time
-            return
-        if kept != self._kept:
-            self._kept = kept
-            self._ledger.note("UPDATE runs SET state = ?", kept)
-
-    def drop_replaced(self) -> None:
-        """Take out rows of before whose items the flow, which has ended, asked otherwise about."""
-        for number in self._replay.replaced() if self._replay is not None else ():
-            for statement in replace_statements():
-                self._ledger.note(statement, number)
 
     def _settle(
         self,

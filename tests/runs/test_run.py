@@ -452,7 +452,7 @@ def test_what_was_answered_is_not_run_and_not_written_again() -> None:
     assert ledger.final() == {"b": "ok", "c": "ok"}
     assert (run.tally.recalled, run.tally.ok, run.tally.total) == (1, 3, 3)
     assert run.tally.costs.tokens == 10
-    run.drop_replaced()
+    run.rows.drop_replaced()
     assert [values for statement, *values in ledger.noted if "turns" in str(statement)] == [
         [2],
         [2],
@@ -498,15 +498,15 @@ def test_a_budget_that_is_spent_already_lets_nothing_begin() -> None:
 def test_the_state_of_a_flow_is_written_when_it_has_changed() -> None:
     state: dict[str, Any] = {}
     run, ledger, _ = with_before(Before(), state=state)
-    run.keep_state()
+    run.rows.keep_state()
     assert ledger.noted == []
     for _ in range(2):
         state["done"] = [1]
-        run.keep_state()
+        run.rows.keep_state()
     assert ledger.noted == [("UPDATE runs SET state = ?", '{"done": [1]}')]
     state["odd"] = object()
     with pytest.raises(TypeError):
-        run.keep_state()
+        run.rows.keep_state()
 
 
 def test_a_line_is_said_to_a_turn_that_is_open() -> None:
