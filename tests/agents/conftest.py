@@ -36,6 +36,8 @@ class FakeRun:
     id: str = "run"
     directory: Path | None = None
     refusing: bool = False
+    known: dict[str, TurnRecord] = field(default_factory=dict)  # by prompt
+    held: list[Callable[[], object]] | None = None  # who waits for an ending to be written
     told: list[tuple[str, TurnRecord, Any]] = field(default_factory=list)
 
     @property
@@ -48,11 +50,14 @@ class FakeRun:
     def items(self) -> list[Item]:
         return []
 
-    def submitted(self, record: TurnRecord) -> None:
+    def submitted(self, record: TurnRecord) -> TurnRecord | None:
+        if record.prompt in self.known:
+            return self.known[record.prompt]
         record.number = len(self.records())
         if self.refusing:
             raise Stopped("no new turns")
         self.told.append(("submitted", record, record.state))
+        return None
 
     def began(self, record: TurnRecord) -> None:
         self.told.append(("began", record, record.state))
@@ -62,7 +67,10 @@ class FakeRun:
 
     def ended(self, record: TurnRecord, then: Callable[[], object]) -> None:
         self.told.append(("ended", record, record.state))
-        then()
+        if self.held is None:
+            then()
+        else:
+            self.held.append(then)
 
     def records(self) -> list[TurnRecord]:
         return [record for what, record, _ in self.told if what == "submitted"]

@@ -10,6 +10,7 @@ import pytest
 
 from hmz_mp import Pool, tool
 from hmz_mp.agents import Failed
+from hmz_mp.core.ambient import TurnRecord
 from hmz_mp.dispatch import Dispatcher
 from hmz_mp.errors import BadInput, Stopped
 from hmz_mp.fanin import Finding, Report, Retry, counting, fan_out, run_subtask
@@ -317,3 +318,15 @@ async def test_a_dispatcher_is_shared_with_its_caps(pool: Pool) -> None:
             report = await fan_out(["a", "b", "c"], work, on_failure="fail")
     assert report.complete
     assert (width.most, width.asked) == (3, 12)
+
+
+async def test_one_that_was_answered_in_an_earlier_execution_asks_nobody() -> None:
+    model = "cli=openai,model=m,base_url=http://127.0.0.1:9/v1"  # nobody is there
+    record = TurnRecord("x", model, "subtask", "s", 0, "x", state="ok", answer='{"lines": 3}')
+    async with Pool(1) as pool:
+        with running(pool, known={"x": record}) as run:
+            assert await run_subtask("x", model=model, schema=Size) == {"lines": 3}
+            record.answer, record.error = "it is ***", "no answer after 6 turns"
+            finding = await run_subtask("x", model=model, schema=Size)
+            assert (finding.status, finding.finding) == ("needs_review", "no answer after 6 turns")
+    assert run.told == []
