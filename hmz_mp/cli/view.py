@@ -53,6 +53,8 @@ class View:
         self._app = WatchApp(self._directory, abilities)
         try:
             await self._app.run_async()
+        except Exception as error:  # whatever it is, the run goes on without its screen
+            self._app.printed.append((f"hmz-mp: the screen failed: {error!r}\n", True))
         finally:
             self._left.set()
             for text, to_stderr in self._app.printed:

@@ -32,8 +32,10 @@ def figure_lines(snapshot: Snapshot, rate: float | None, total: int, width: int)
     if snapshot.failed_count:
         parts.append(f"{snapshot.failed_count:,} failed")
     if not snapshot.is_over:
-        most = f" of {snapshot.at_once:,}" if snapshot.at_once else ""
-        parts.append(f"{snapshot.count('running'):,}{most} at once")
+        running, most = snapshot.count("running"), snapshot.at_once
+        # The next turn is told of a moment before the end of the one whose place it has.
+        some = f"{min(running, most):,} of {most:,}" if most else f"{running:,}"
+        parts.append(f"{some} at once")
     for state, word in (("waiting", "waiting"), ("queued", "queued"), ("not_run", "not run")):
         if snapshot.count(state):
             parts.append(f"{snapshot.count(state):,} {word}")

@@ -68,9 +68,10 @@ class Abilities(NamedTuple):
 class WatchApp(App[None]):
     """One run on the screen.
 
-    Its whole state: the last snapshot; the conversation that is shown, or that the failed items are
-    instead; the conversations kept; what is in the log, and for which width; the latest numbers
-    for the rate; when ctrl+c came; and what was printed meanwhile, to be written afterwards.
+    Its whole state: the last snapshot; the conversation that is shown, or that the failed items
+    are instead; the conversations kept; what is in the log, and for which width; the latest
+    numbers for the rate; when it looked last, and how long that took; when ctrl+c came; and what
+    was printed meanwhile, to be written afterwards.
     """
 
     CSS = """
@@ -124,6 +125,7 @@ class WatchApp(App[None]):
         self._interrupted = -_AGAIN_SECONDS
         self._notice: tuple[str, float] = ("", 0.0)
         self._is_looking = False
+        self._looked = self._took = 0.0
         self._is_made = False
 
     def compose(self) -> ComposeResult:
@@ -141,7 +143,7 @@ class WatchApp(App[None]):
         self._is_made = True
         self.begin_capture_print(self)
         self.query_one(RichLog).focus()
-        self.set_interval(self._interval, self._look_soon)
+        self.set_interval(self._interval, self._look_again)
         self._look_soon()
 
     def on_print(self, event: events.Print) -> None:
@@ -154,12 +156,18 @@ class WatchApp(App[None]):
 
     # Looking
 
+    def _look_again(self) -> None:
+        # A ledger of very many rows is looked at less often: looking is to cost a tenth at most.
+        if self._clock() >= self._looked + 9 * self._took:
+            self._look_soon()
+
     def _look_soon(self) -> None:
         if not self._is_looking:
             self._is_looking = True
             self.run_worker(self._look(), exit_on_error=False)
 
     async def _look(self) -> None:
+        began = self._clock()
         try:
             found = await asyncio.to_thread(self._read)
         except BadInput as error:
@@ -168,6 +176,8 @@ class WatchApp(App[None]):
             self._take(*found)
         finally:
             self._is_looking = False
+            self._looked = self._clock()
+            self._took = self._looked - began
         self._draw()
 
     def _read(self) -> tuple[Snapshot, Conversation | None]:

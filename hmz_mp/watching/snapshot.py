@@ -72,7 +72,6 @@ class Snapshot:
     agents: tuple[AgentCount, ...]
     working: tuple[Working, ...]
     failed: tuple[FailedItem, ...]
-    failed_count: int
     tokens: int
     cost_usd: float
     last_session: str | None
@@ -88,6 +87,11 @@ class Snapshot:
         """How long the run has taken so far, or took."""
         end = time.time() if self.ended_at is None else self.ended_at
         return max(0.0, end - self.started_at)
+
+    @property
+    def failed_count(self) -> int:
+        """How many turns failed, or were stopped as they ran."""
+        return self.count("failed") + self.count("cancelled")
 
     def count(self, state: str) -> int:
         """Return how many turns are in a state."""
@@ -120,7 +124,6 @@ def look(directory: Path) -> Snapshot:
             agents=agents,
             working=working,
             failed=tuple(_failed(run)),
-            failed_count=sum(run.summary.counts.get(it, 0) for it in ("failed", "cancelled")),
             tokens=tokens,
             cost_usd=cost_usd,
             last_session=_last_session(run),

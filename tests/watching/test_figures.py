@@ -16,7 +16,7 @@ def snapshot(**fields: Any) -> Snapshot:
     given: dict[str, Any] = dict.fromkeys(Snapshot.__slots__)
     given |= {"run_id": "20261130-004140-0d2c", "directory": Path(), "status": "running"}
     given |= {"started_at": 0.0, "ended_at": 65.0, "agents": (agent,), "working": (), "failed": ()}
-    given |= {"failed_count": 3, "tokens": 2_500_000, "cost_usd": 12.5, "at_once": 16}
+    given |= {"tokens": 2_500_000, "cost_usd": 12.5, "at_once": 16}
     return Snapshot(**(given | fields))
 
 
@@ -41,6 +41,13 @@ def test_figures() -> None:
 )
 def test_tokens_are_short(tokens: int, shown: str) -> None:
     assert f"{shown} tokens" in figure_lines(snapshot(tokens=tokens), None, 0, 200)[0]
+
+
+def test_no_more_at_once_than_may_be() -> None:
+    agent = AgentCount("a", {"running": 5})
+    assert "4 of 4 at once" in figure_lines(snapshot(agents=(agent,), at_once=4), None, 0, 200)[0]
+    free = figure_lines(snapshot(agents=(agent,), at_once=None), None, 0, 200)[0]
+    assert "  5 at once" in free
 
 
 def test_an_agent() -> None:

@@ -10,7 +10,9 @@ import pytest
 from rich.text import Text
 from textual.widgets import Input, RichLog, Static
 
+from hmz_mp.watching import screen
 from hmz_mp.watching.screen import Abilities, WatchApp
+from hmz_mp.watching.snapshot import Snapshot, look
 
 from ..helpers import await_until
 from ..report.runs import NASTY_SHOWN, ran
@@ -224,3 +226,26 @@ async def test_ten_thousand_items(tmp_path: Path) -> None:
             with anyio.fail_after(10):
                 await pilot.press("shift+tab", "tab", "tab", "f")
             await until(lambda: said(app, "title") == "failed: 1,112, the last 200")
+
+
+async def test_what_takes_long_is_looked_at_less_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[float] = []
+    now = [0.0]
+
+    def slow(directory: Path) -> Snapshot:
+        looks.append(now[0])
+        now[0] += 10.0
+        return look(directory)
+
+    with going_on(tmp_path) as ledger:
+        monkeypatch.setattr(screen, "look", slow)
+        app = WatchApp(ledger.directory, Abilities(), interval=0.01, clock=lambda: now[0])
+        async with app.run_test(size=(80, 24)) as pilot:
+            await until(lambda: looks == [0.0] and log(app))
+            now[0] = 99.0
+            await pilot.pause(0.1)
+            assert looks == [0.0]
+            now[0] = 100.0
+            await until(lambda: looks == [0.0, 100.0])
