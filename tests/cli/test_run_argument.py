@@ -3,7 +3,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
+
+from hmz_mp.cli.main import group
 
 from .support import write_run
 
@@ -24,11 +27,21 @@ def test_commands_are_offered(tmp_path: Path) -> None:
     assert completed(tmp_path, "hmz-mp ex", position=1) == ["exec", "export"]
 
 
-@pytest.mark.parametrize("command", ["show", "report", "trace", "export", "rm"])
-def test_runs_are_offered(tmp_path: Path, command: str) -> None:
+def test_runs_are_offered(tmp_path: Path) -> None:
     ids = [write_run(tmp_path) for _ in range(2)]
-    assert completed(tmp_path, f"hmz-mp {command} ", position=2) == ["last", *ids[::-1]]
-    assert completed(tmp_path, f"hmz-mp {command} {ids[0]}", position=2) == ids[:1]
+    assert completed(tmp_path, "hmz-mp show ", position=2) == ["last", *ids[::-1]]
+
+
+@pytest.mark.parametrize("name", ["show", "watch", "report", "trace", "export", "rm"])
+def test_commands_take_runs(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = [write_run(tmp_path) for _ in range(2)]
+    monkeypatch.chdir(tmp_path)
+    command = group.get_command(click.Context(group), name)
+    assert command is not None
+    offered = command.params[0].shell_complete(click.Context(command), ids[0])
+    assert [(one.value, one.help) for one in offered] == [
+        (ids[0], "failed, 3 ok, 1 failed, 1 not run")
+    ]
 
 
 def test_options_are_offered(tmp_path: Path) -> None:

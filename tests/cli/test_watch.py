@@ -55,6 +55,7 @@ def test_ctrl_c_twice_stops_and_shows_the_summary(project: Project) -> None:
     assert "3 not run" in after
 
 
+@pytest.mark.slow
 def test_the_run_goes_on_when_the_screen_is_left(project: Project) -> None:
     terminal = hanging(project, 5, "--watch")
     terminal.await_shown("‹1 of 2›")
@@ -64,6 +65,7 @@ def test_the_run_goes_on_when_the_screen_is_left(project: Project) -> None:
     assert terminal.wait() == 0, terminal.shown
 
 
+@pytest.mark.slow
 def test_answers_come_when_the_screen_is_given_back(project: Project) -> None:
     terminal = hanging(project, 3, "--watch", "--print")
     terminal.await_shown("‹1 of 2›")
@@ -91,6 +93,7 @@ def test_a_line_is_said_to_an_agent_that_works(project: Project) -> None:
     assert json.loads(rows)["items"][0]["answer"] == "heard ['faster']"
 
 
+@pytest.mark.slow
 def test_from_another_terminal_while_it_goes_on_and_after(project: Project) -> None:
     running = hanging(project, 3)
     running.await_shown("0/3 done")
@@ -108,6 +111,7 @@ def test_from_another_terminal_while_it_goes_on_and_after(project: Project) -> N
     assert after.wait() == 0, after.shown
 
 
+@pytest.mark.slow
 def test_ctrl_c_twice_stops_it_from_another_terminal(project: Project) -> None:
     running = hanging(project, 3)
     project.await_running(2)
@@ -122,6 +126,7 @@ def test_ctrl_c_twice_stops_it_from_another_terminal(project: Project) -> None:
     assert other.wait() == 0, other.shown
 
 
+@pytest.mark.slow
 def test_no_colour_when_asked(project: Project) -> None:
     project.environment["NO_COLOR"] = "1"
     terminal = hanging(project, 2, "--watch", columns=40, rows=12)
