@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from hmz_mp.cli.patching import patch_lines, say_lines
+from hmz_mp.cli.run_argument import RunParam
 from hmz_mp.errors import BadInput
 from hmz_mp.runs import runs_directory
 from hmz_mp.runs.patches import PatchJournal
@@ -24,7 +25,7 @@ _INTERRUPTED = 130
 
 
 @click.command("apply", short_help="Apply what is left of a run's patches.")
-@click.argument("run", metavar="RUN")
+@click.argument("run", metavar="RUN", type=RunParam())
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
 def apply_command(run: str, as_json: bool) -> int:
     """Apply the patches of RUN that are not in the checkout yet: those of a run that was

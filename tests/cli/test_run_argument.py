@@ -32,7 +32,7 @@ def test_runs_are_offered(tmp_path: Path) -> None:
     assert completed(tmp_path, "hmz-mp show ", position=2) == ["last", *ids[::-1]]
 
 
-@pytest.mark.parametrize("name", ["show", "watch", "report", "trace", "export", "rm"])
+@pytest.mark.parametrize("name", ["show", "watch", "apply", "report", "trace", "export", "rm"])
 def test_commands_take_runs(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = [write_run(tmp_path) for _ in range(2)]
     monkeypatch.chdir(tmp_path)
