@@ -1,8 +1,8 @@
 """Writing a run down: one SQLite database per run, one thread that writes it.
 
-Owns the thread, and when what was put is committed. Imported by whoever carries out a run; it
-knows nothing of flows, pools or terminals. A ledger that cannot be written never stops the run: it
-says so once and keeps quiet.
+Owns the thread; when what was put is committed is the `Backlog`'s. Imported by whoever carries out
+a run; it knows nothing of flows, pools or terminals. A ledger that cannot be written never stops
+the run: it says so once and keeps quiet.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import sqlite3
 import sys
 import threading
 import time
-from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hmz_mp.runs.backlog import ENDED, Backlog
 from hmz_mp.runs.database import (
     Beginning,
     as_json,
@@ -38,20 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Ledger"]
 
-_BATCH_ROWS = 2048
-_BATCH_SECONDS = 0.1
-_ENDING_SECONDS = 0.01  # between commits of endings: each costs about as much as ten rows in it
-_ENDED = frozenset(("ok", "failed", "cancelled", "not_run"))
-
-
-class _Heeds(IntEnum):
-    """What the writer waits for: nothing, somebody who waits for it, a turn's end, or any work."""
-
-    NOTHING = 0
-    AWAITED = 1
-    ENDINGS = 2
-    ANYTHING = 3
-
 
 class Ledger:
     """The record of one run, in ``directory/run.db``, written behind the caller's back.
@@ -63,10 +49,10 @@ class Ledger:
     `close` any number of times.
 
     ``error`` is ``None``, or why nothing more is written. ``on_error`` is called with it, once,
-    and ``on_commit`` after each commit with how many puts have been committed so far, or, once
-    nothing more will be, with `sys.maxsize`; both on
-    the writer's thread (``on_error`` on the caller's when the ledger cannot even be opened).
-    They must neither raise nor wait for the ledger.
+    and ``on_commit`` after each commit with how many things have been committed so far, as `put`
+    counts them, or, once nothing more will be, with `sys.maxsize`; both on the writer's thread
+    (``on_error`` on the caller's when the ledger cannot even be opened). They must neither raise
+    nor wait for the ledger.
     """
 
     def __init__(
@@ -87,28 +73,13 @@ class Ledger:
         self._events = EventLog(directory, self._masks, again=execution > 1)
         self._connection: sqlite3.Connection | None = None
         self._thread: threading.Thread | None = None
-        # What the threads share, under `_lock`: the turns not yet written, what was said, other
-        # rows, the run's end if it is to be written, the number of puts so far and how many of
-        # them are committed; whether anybody waits for all to be written, a turn has ended, or one
-        # that is not to wait; and what the writer waits for.
+        self._backlog = Backlog()
         self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
-        self._records: dict[int, TurnRecord] = {}
-        self._said: list[TurnSaid] = []
-        self._rows: list[tuple[str, tuple[Any, ...]]] = []
-        self._end: tuple[Any, ...] | None = None
         self._finished = False
-        self._puts = 0
-        self._committed = 0
-        self._waiting = 0
-        self._urgent = False
-        self._alone = False
-        self._heeds = _Heeds.NOTHING
-        self._closing = False
 
     def __repr__(self) -> str:
-        state = "broken" if self.error else "closed" if self._closing else "open"
-        return f"<Ledger {self.run_id} {state}, {self._committed} of {self._puts} puts written>"
+        state = "broken" if self.error else "open" if self._backlog.is_open else "closed"
+        return f"<Ledger {self.run_id} {state}, {self._backlog!r}>"
 
     @property
     def run_id(self) -> str:
@@ -179,7 +150,7 @@ class Ledger:
         return self._masks.text(text)
 
     def put(self, record: TurnRecord, *, alone: bool = False) -> int:
-        """Write the state ``record`` has now; returns how many puts there were, this one included.
+        """Write the state ``record`` has now; returns how many things there were, with this one.
 
         ``alone``: nothing else goes on that could be written with it, so it is not to wait.
 
@@ -187,67 +158,35 @@ class Ledger:
         is read when it is written, so what has changed by then is written too: whoever changes a
         record changes its state last. Returns 0 when nothing is written any more.
         """
-        with self._lock:
-            if self.error is not None or self._closing:
-                return 0
-            self._puts += 1
-            self._records[record.number] = record
-            if record.state in _ENDED:
-                self._urgent = True
-            if alone or len(self._records) >= _BATCH_ROWS:
-                self._alone = True
-                self._wake(_Heeds.AWAITED)
-            else:
-                self._wake(_Heeds.ENDINGS if self._urgent else _Heeds.ANYTHING)
-            return self._puts
+        return self._backlog.put(record, alone=alone)
 
     def say(self, number: int, at: float, kind: str, text: str) -> None:
         """Write down what the turn ``number`` said or did, with what is committed next."""
-        with self._lock:
-            if self.error is None and not self._closing:
-                self._said.append(TurnSaid(number, at, kind, text))
-                self._wake(_Heeds.ANYTHING)
+        self._backlog.say(TurnSaid(number, at, kind, text))
 
     def note(self, statement: str, *values: Any) -> None:
         """Write another row, with what is committed next."""
-        with self._lock:
-            if self.error is None and not self._closing:
-                self._rows.append((statement, values))
-                self._wake(_Heeds.ANYTHING)
+        self._backlog.note(statement, values)
 
     def finish(self, status: str, exit_code: int, counts: Mapping[str, int]) -> None:
         """Note how the run ended, and return when that and all before it is written.
 
         The first call decides; later ones only wait.
         """
-        with self._changed:
+        with self._lock:
             if not self._finished:
                 self._finished = True
-                self._end = (time.time(), status, exit_code, as_json(counts))
+                self._backlog.finish((time.time(), status, exit_code, as_json(counts)))
         self.flush()
 
     def flush(self) -> bool:
         """Wait until what was put before is committed; returns whether it is."""
-        with self._changed:
-            target = self._puts
-            self._waiting += 1
-            self._changed.notify_all()
-            self._changed.wait_for(
-                lambda: (
-                    self._thread is None
-                    or self.error is not None
-                    or (self._committed >= target and not self._is_behind())
-                )
-            )
-            self._waiting -= 1
-            return self.error is None and self._committed >= target
+        return self._backlog.flush()
 
     def close(self) -> None:
         """Write what is left, end the writer and close the database."""
         self.flush()
-        with self._changed:
-            self._closing = True
-            self._changed.notify_all()
+        self._backlog.close()
         thread = self._thread
         if thread is not None:
             thread.join()
@@ -261,16 +200,6 @@ class Ledger:
         self._thread.start()
         atexit.register(self.close)
 
-    def _wake(self, what: _Heeds) -> None:
-        """Wake the writer, if it heeds such work."""
-        if self._heeds >= what:
-            self._heeds = _Heeds.NOTHING
-            self._changed.notify_all()
-
-    def _is_behind(self) -> bool:
-        """Whether anything waits to be written, beside turns."""
-        return bool(self._end or self._said or self._rows)
-
     # What follows runs on the writer's thread, but `_break`, which may also run in `create`.
 
     def _write(self) -> None:
@@ -278,7 +207,7 @@ class Ledger:
         assert connection is not None
         last = -math.inf
         try:
-            while self._await_work(last):
+            while self._backlog.await_batch(last):
                 self._commit(connection)
                 last = time.monotonic()
         except Exception as error:  # whatever it is, the run goes on without its ledger
@@ -286,73 +215,32 @@ class Ledger:
         finally:
             connection.close()
 
-    def _await_work(self, last: float) -> bool:
-        """Wait until a batch is due; returns whether there is one."""
-        with self._changed:
-            self._heed(_Heeds.AWAITED, last + _ENDING_SECONDS)
-            self._heed(_Heeds.ENDINGS, last + _BATCH_SECONDS)
-            self._heed(_Heeds.ANYTHING)
-            return self._has_work()
-
-    def _heed(self, what: _Heeds, until: float | None = None) -> None:
-        """Wait for work that is not to wait itself. Only what is heeded wakes: waking costs."""
-        due = {_Heeds.AWAITED: self._is_awaited, _Heeds.ENDINGS: self._is_urgent}
-        is_due = due.get(what, lambda: self._has_work() or self._closing)
-        while not is_due():
-            left = None if until is None else until - time.monotonic()
-            if left is not None and left <= 0:
-                break
-            self._heeds = what
-            self._changed.wait(left)
-        self._heeds = _Heeds.NOTHING
-
-    def _has_work(self) -> bool:
-        return bool(self._records or self._is_behind())
-
-    def _is_awaited(self) -> bool:
-        return self._alone or bool(self._waiting) or self._closing
-
-    def _is_urgent(self) -> bool:
-        return self._urgent or self._is_awaited()
-
     def _commit(self, connection: sqlite3.Connection) -> None:
-        with self._changed:
-            records, self._records = list(self._records.values()), {}
-            said, self._said = self._said, []
-            rows, self._rows = self._rows, []
-            end, puts, self._urgent, self._alone = self._end, self._puts, False, False
-        ended = [record for record in records if record.state in _ENDED]
+        batch = self._backlog.take()
+        ended = [record for record in batch.records if record.state in ENDED]
         for record in ended:
             path = place_of(record)
             if path is not None and record.state == "ok":
                 record.fingerprint = fingerprint_of(path)
         connection.execute("BEGIN")
-        write_records(connection, records, self._masks)
-        if said:
-            self._events.write(connection, said)
+        write_records(connection, batch.records, self._masks)
+        if batch.said:
+            self._events.write(connection, batch.said)
         self._events.end(connection, [record.number for record in ended])
-        for statement, values in rows:
+        for statement, values in batch.rows:
             masked = [stored(self._masks.value(value)) for value in values]
             connection.execute(statement, masked)
-        if end is not None:
-            write_end(connection, self.execution, end)
+        if batch.end is not None:
+            write_end(connection, self.execution, batch.end)
         connection.execute("COMMIT")
-        with self._changed:
-            self._committed = puts
-            if end is not None:
-                self._end = None
-            self._changed.notify_all()
+        self._backlog.written(batch)
         if self.on_commit is not None:
-            self.on_commit(puts)
+            self.on_commit(batch.total)
 
     def _break(self, error: Exception) -> None:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        with self._changed:
-            self.error = f"the run is not being recorded in {str(self.directory)!r}: {reason}"
-            self._records.clear()
-            self._said.clear()
-            self._rows.clear()
-            self._changed.notify_all()
+        self.error = f"the run is not being recorded in {str(self.directory)!r}: {reason}"
+        self._backlog.lose()
         if self._on_error is not None:
             self._on_error(self.error)
         if self.on_commit is not None:

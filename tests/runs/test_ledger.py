@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from hmz_mp.core.ambient import TurnRecord, TurnState
-from hmz_mp.runs import database
+from hmz_mp.runs import backlog, database
 from hmz_mp.runs import ledger as module
 from hmz_mp.runs.ledger import Ledger
 from hmz_mp.runs.masking import Masks
@@ -98,7 +98,7 @@ def test_nothing_of_the_environment_is_written(
 def test_a_turn_is_written_as_it_is_by_then(
     runs_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_BATCH_SECONDS", 3600)
+    monkeypatch.setattr(backlog, "BATCH_SECONDS", 3600)
     record = turn(1)
     with closing(new_ledger(runs_dir)) as ledger:
         ledger.put(turn(0))
@@ -133,7 +133,7 @@ def test_several_states_of_one_batch_are_one_row(
         real(connection, rows, masks)
 
     monkeypatch.setattr(module, "write_records", counted)
-    monkeypatch.setattr(module, "_BATCH_SECONDS", 3600)
+    monkeypatch.setattr(backlog, "BATCH_SECONDS", 3600)
     with closing(new_ledger(runs_dir)) as ledger:
         ledger.put(turn(0))
         ledger.flush()
@@ -150,7 +150,7 @@ def test_several_states_of_one_batch_are_one_row(
 def test_a_full_batch_is_written_without_anybody_waiting(
     runs_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_BATCH_SECONDS", 3600)
+    monkeypatch.setattr(backlog, "BATCH_SECONDS", 3600)
     written = threading.Semaphore(0)
     committed = []
 
@@ -161,7 +161,7 @@ def test_a_full_batch_is_written_without_anybody_waiting(
     with closing(new_ledger(runs_dir, on_commit=on_commit)) as ledger:
         ledger.put(turn(0))
         assert written.acquire(timeout=30)  # the first is written at once
-        full = module._BATCH_ROWS
+        full = backlog.BATCH_ROWS
         for number in range(1, full + 1):
             ledger.put(turn(number))
         assert written.acquire(timeout=30)
@@ -249,10 +249,10 @@ def test_no_thread_or_descriptor_is_left(runs_dir: Path) -> None:
 def test_repr_tells_the_truth(runs_dir: Path) -> None:
     ledger = new_ledger(runs_dir)
     name = ledger.run_id
-    assert repr(ledger) == f"<Ledger {name} open, 0 of 0 puts written>"
+    assert repr(ledger) == f"<Ledger {name} open, <Backlog 0 of 0 written>>"
     ledger.put(turn(0))
     ledger.close()
-    assert repr(ledger) == f"<Ledger {name} closed, 1 of 1 puts written>"
+    assert repr(ledger) == f"<Ledger {name} closed, <Backlog 1 of 1 written>>"
 
 
 def test_a_directory_that_cannot_be_made_does_not_stop_the_run(tmp_path: Path) -> None:
