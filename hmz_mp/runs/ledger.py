@@ -43,8 +43,8 @@ class Ledger:
     """The record of one run, in ``directory/run.db``, written behind the caller's back.
 
     `put` costs the caller about a microsecond; a writer thread commits what is waiting: at once
-    when it has been idle, or somebody waits; when turns have ended, every hundredth of a second;
-    otherwise every tenth of one, or every 2,048 rows. What was committed survives the end of this
+    when it has been idle, or somebody waits; when turns have ended, every four milliseconds;
+    otherwise every tenth of a second, or every 2,048 rows. What was committed survives the end of this
     process, however it comes. Methods may be called from any thread, and `finish`, `flush` and
     `close` any number of times.
 
