@@ -19,7 +19,7 @@ __all__ = ["ENDED", "Backlog", "Batch"]
 
 BATCH_ROWS = 2048
 BATCH_SECONDS = 0.1
-ENDING_SECONDS = 0.004  # between batches of endings: each costs about as much as ten rows in it
+ENDING_SECONDS = 0.004  # between batches of endings: each costs as much as some ten rows in it
 ENDED = frozenset(("ok", "failed", "cancelled", "not_run"))
 
 
