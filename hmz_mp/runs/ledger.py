@@ -44,9 +44,9 @@ class Ledger:
 
     `put` costs the caller about a microsecond; a writer thread commits what is waiting: at once
     when it has been idle, or somebody waits; when turns have ended, every four milliseconds;
-    otherwise every tenth of a second, or every 2,048 rows. What was committed survives the end of this
-    process, however it comes. Methods may be called from any thread, and `finish`, `flush` and
-    `close` any number of times.
+    otherwise every tenth of a second, or every 2,048 rows. What was committed survives the end of
+    this process, however it comes. Methods may be called from any thread, and `finish`, `flush`
+    and `close` any number of times.
 
     ``error`` is ``None``, or why nothing more is written. ``on_error`` is called with it, once,
     and ``on_commit`` after each commit with how many things have been committed so far, as `put`
