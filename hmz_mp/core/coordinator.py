@@ -24,7 +24,7 @@ from hmz_mp.core.policy import Policy
 from hmz_mp.core.shipment import NO_SETTINGS, Settings, Shipment
 from hmz_mp.core.turns import Canceller, Event, Logged, Shipped, Turn, guarded
 from hmz_mp.core.watch import Watch
-from hmz_mp.engines.local import LocalEngine
+from hmz_mp.engines.protocol import Engine
 from hmz_mp.errors import (
     HmzMpError,
     InitializerFailed,
@@ -53,7 +53,7 @@ class Coordinator:
     def __init__(self, driver: Driver, policy: Policy, start_timeout: float) -> None:
         self._driver = driver
         self.policy = policy
-        self.engine: LocalEngine
+        self.engine: Engine
         self.watch = Watch(driver, policy, start_timeout, self._start_hung, self._pump)
         self.new_turn: Callable[[Shipment, Canceller], Any] = driver.new_turn
         self.pending: dict[int, Any] = {}  # turns of the loop's kind
@@ -382,6 +382,11 @@ class Coordinator:
         self.engine.kill(worker, 0)
         if not self._ever_ready and self.broken is None:
             self.fail_all(InitializerFailed(f"the first was not set up within {seconds:g} s"))
+
+    def capacity_changed(self, workers: int) -> None:
+        """Hear how many workers of each kind there can be from now on."""
+        self.policy.roster.limit = workers
+        self._pump_soon()
 
     def engine_failed(self, reason: str, said: str) -> None:
         """Hear that no workers can be started."""

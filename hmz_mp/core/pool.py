@@ -26,7 +26,6 @@ from hmz_mp.core.statistics import (
     LimitStatistics,
     Statistics,
     WorkerStatistics,
-    resident_memory,
 )
 from hmz_mp.core.turns import Turn
 from hmz_mp.engines.local import LocalEngine
@@ -151,7 +150,7 @@ class Pool(Caller):
             log_level=logging.getLogger().getEffectiveLevel(),
         )
         coordinator.watch.engine = coordinator.engine
-        coordinator.engine.start()
+        await coordinator.engine.open()
         self._coordinator = coordinator
         self._thread = get_ident()
         _entered_pools.add(self)
@@ -284,11 +283,16 @@ class Pool(Caller):
     def statistics(self) -> Statistics:
         """Return the pool's counts, workers and widths at this moment."""
         coordinator = self._entered()
-        policy = coordinator.policy
+        policy, engine = coordinator.policy, coordinator.engine
         workers = [
-            WorkerStatistics(pid, one.kind, one.state.value, one.served, resident_memory(pid))
+            WorkerStatistics(
+                engine.pid(one.id),
+                one.kind,
+                one.state.value,
+                one.served,
+                engine.resident_memory(one.id),
+            )
             for one in policy.roster.workers.values()
-            for pid in [coordinator.engine.pid(one.id)]
         ]
         limits = {
             gate.name: LimitStatistics(

@@ -16,12 +16,11 @@ from hmz_mp.core.jobs import Job, Worker, WorkerState
 from hmz_mp.core.loop import Driver, Handle
 from hmz_mp.core.machine import MachineMemory, machine_memory
 from hmz_mp.core.policy import Policy
-from hmz_mp.core.programs import ProgramRoom, programs_of
-from hmz_mp.core.statistics import resident_memory
+from hmz_mp.core.programs import ProgramRoom
 from hmz_mp.errors import MemoryExceeded
 
 if TYPE_CHECKING:
-    from hmz_mp.engines.local import LocalEngine
+    from hmz_mp.engines.protocol import Engine
 
 __all__ = ["Watch"]
 
@@ -48,7 +47,7 @@ class Watch:
         start_hung: Callable[[int, float], None],
         acted: Callable[[], None],
     ) -> None:
-        self.engine: LocalEngine
+        self.engine: Engine
         self.memory: Callable[[], MachineMemory] = machine_memory
         self.idle_bound = 0  # bytes; 0 until it is known
         self._programs: ProgramRoom | None = None
@@ -128,7 +127,7 @@ class Watch:
             if not any(job.memory for job in jobs):
                 continue
             limited = True
-            used = resident_memory(self.engine.pid(worker.id), tree=True)
+            used = self.engine.resident_memory(worker.id, tree=True)
             over = [job for job in jobs if job.memory is not None and used > job.memory]
             if not over or any(job.stopping for job in jobs):
                 self._over.discard(worker.id)
@@ -164,7 +163,7 @@ class Watch:
         hosts = [one for one in self._policy.roster.workers.values() if one.kind == "host"]
         trees: dict[int, int] = {}
         for host in hosts:
-            trees |= programs_of(self.engine.pid(host.id))
+            trees |= self.engine.programs(host.id)
         memory = self.memory()
         waiting = any(room.gate.waiting.values())
         took = monotonic() - now
@@ -185,7 +184,7 @@ class Watch:
             share = self.memory().total // (4 * max(1, self._policy.roster.limit))
             self.idle_bound = max(_IDLE_LEAST, share)
         for worker in idle:
-            if resident_memory(self.engine.pid(worker.id)) > self.idle_bound:
+            if self.engine.resident_memory(worker.id) > self.idle_bound:
                 self._policy.retire_idle(worker.id)
 
 

@@ -1,8 +1,8 @@
 """The local engine: worker processes of this machine, forked by a zygote.
 
-It carries out what the policy decides, and reports what happens. It decides nothing itself, but
-for starting a new zygote when one is lost. A worker's end is what the zygote says, never the end
-of its connection, which a grandchild may hold open.
+It carries out what the policy decides, and reports what happens, as ``protocol`` says. It decides
+nothing itself, but for starting a new zygote when one is lost. A worker's end is what the zygote
+says, never the end of its connection, which a grandchild may hold open.
 """
 
 from __future__ import annotations
@@ -11,21 +11,24 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from hmz_mp.core.jobs import Kind
 from hmz_mp.core.loop import Driver
+from hmz_mp.core.programs import programs_of
 from hmz_mp.core.shipment import Shipment
+from hmz_mp.core.statistics import resident_memory
 from hmz_mp.engines.connection import Connection
 from hmz_mp.engines.packing import pack
+from hmz_mp.engines.protocol import EngineEvents
 from hmz_mp.engines.zygote import ZygoteConfig, ZygoteHandle, authkey, own_path
 from hmz_mp.errors import WorkerDied
 from hmz_mp_worker import wire
 from hmz_mp_worker.arena import Arena
-from hmz_mp_worker.framing import Buffer, Frame
+from hmz_mp_worker.framing import Frame
 from hmz_mp_worker.kernel import signal_all
 from hmz_mp_worker.page import anonymous_file, read_page
 from hmz_mp_worker.stdio import bound, output_file, tail
@@ -33,46 +36,13 @@ from hmz_mp_worker.stdio import bound, output_file, tail
 if TYPE_CHECKING:
     import anyio
 
-__all__ = ["EngineEvents", "LocalEngine"]
+__all__ = ["LocalEngine"]
 
 _KILL_GRACE = 0.5  # seconds between TERM and KILL
 _RETIRE_GRACE = 5.0  # seconds that idle workers have to exit when the pool is left
 _ZYGOTE_GRACE = 6.0  # seconds that the zygote has to end everything, more than it takes itself
 _TAIL = 4096
 _SPARE_DESCRIPTORS = 8
-
-
-class EngineEvents(Protocol):
-    """Who hears what happens to workers: the pool."""
-
-    def worker_ready(self, worker: int) -> None:
-        """Hear that a worker is set up."""
-
-    def worker_refused(self, failure: wire.StartFailed) -> None:
-        """Hear that a worker cannot be set up; its end follows."""
-
-    def worker_answered(
-        self, worker: int, answers: Sequence[wire.Answer], buffers: list[Buffer]
-    ) -> None:
-        """Hear how calls ended."""
-
-    def worker_gave_back(self, worker: int, tickets: list[int], running: int) -> None:
-        """Hear that calls did not begin."""
-
-    def worker_said(self, worker: int, said: wire.Said) -> None:
-        """Hear something of a running call."""
-
-    def settle(self) -> None:
-        """Act on what was heard of workers' ``ready``, ``answered`` and ``gave_back``."""
-
-    def worker_missed(self, worker: int) -> None:
-        """Hear that a conditional kill was not carried out."""
-
-    def worker_died(self, worker: int, running: int, error: WorkerDied) -> None:
-        """Hear a worker's end, and the ticket of what it ran."""
-
-    def engine_failed(self, reason: str, said: str) -> None:
-        """Hear that no workers can be started."""
 
 
 class _LocalWorker:
@@ -130,8 +100,12 @@ class LocalEngine:
         self._closing = False
         self._changed: anyio.Event
 
+    async def open(self) -> None:
+        """Begin: start the zygote."""
+        self.start()
+
     def start(self) -> None:
-        """Start the zygote. It boots while the caller goes on."""
+        """Start a zygote. It boots while the caller goes on."""
         self._paths = own_path(), self._cwd()
         self._zygote = ZygoteHandle(
             self._driver, self._config, self._zygote_said, self._zygote_ended
@@ -146,6 +120,14 @@ class LocalEngine:
         """Return a worker's process id, once it is known."""
         found = self._workers.get(worker)
         return found.pid if found is not None else None
+
+    def resident_memory(self, worker: int, *, tree: bool = False) -> int:
+        """Return the bytes that a worker holds (with its descendants), 0 if it is gone."""
+        return resident_memory(self.pid(worker), tree=tree)
+
+    def programs(self, worker: int) -> Mapping[int, int]:
+        """Return the bytes that each agent program of a host worker takes, by its pid."""
+        return programs_of(self.pid(worker))
 
     # Commands.
 

@@ -24,6 +24,7 @@ import pytest
 from hmz_mp import Pool
 from hmz_mp.core.session import Session
 from hmz_mp.core.turns import Turn
+from hmz_mp.engines.local import LocalEngine
 from hmz_mp.errors import TurnFailed, TurnTimeout, Unpicklable, WorkerDied, WorkerStartFailed
 from hmz_mp_worker import kernel
 from tests.chaos import calls
@@ -193,6 +194,7 @@ class Chaos:
         coordinator = self.pool._coordinator
         assert coordinator is not None
         engine = coordinator.engine
+        assert isinstance(engine, LocalEngine)
         # Not one after the other that never comes to have a worker: that is a failure of its own.
         if engine._zygote is not None and engine._zygote.booted and not engine._losses:
             os.kill(engine._zygote.pid, signal.SIGKILL)

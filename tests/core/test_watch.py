@@ -41,6 +41,9 @@ class Engine:
     def pid(self, worker: int) -> int | None:
         return None
 
+    def resident_memory(self, worker: int, *, tree: bool = False) -> int:
+        return 0
+
     def bound_outputs(self) -> None:
         self.bounded += 1
 

@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from hmz_mp import Pool
+from hmz_mp.engines.local import LocalEngine
 from hmz_mp.errors import InitializerFailed, WorkerDied, WorkerStartFailed
 from tests.core import functions
 from tests.helpers import await_until, is_alive, run_script, written
@@ -17,7 +18,9 @@ pytestmark = pytest.mark.anyio
 
 
 def zygote_of(pool: Pool) -> int:
-    zygote = pool._entered().engine._zygote
+    engine = pool._entered().engine
+    assert isinstance(engine, LocalEngine)
+    zygote = engine._zygote
     assert zygote is not None
     return zygote.pid
 
