@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hmz_mp.report.spans import ran_from
 from hmz_mp.terminal import printable
 from hmz_mp.worktrees.patches import text_of
 
@@ -112,7 +113,9 @@ class _Reader:
         worker, read, wrote, cost_usd, agent, session, place, failure, error, *rest = rest
         answer, detail, output, execution, patch = rest
         text = self._text
-        began, waited, ended = self._times(execution, submitted_at, began_at, ended_at)
+        began, waited, ended = self._times(
+            execution, submitted_at, began_at, ended_at, seconds, attempts
+        )
         if status == "ok" and failure == "needs_review":  # so its own finding says
             status = "needs_review"
         if status == "ok" and (problem := self._problem(number)) is not None:
@@ -145,6 +148,8 @@ class _Reader:
         submitted_at: float,
         began_at: float | None,
         ended_at: float | None,
+        seconds: float | None,
+        attempts: int,
     ) -> tuple[float | None, float | None, float]:
         shift = self._clock.shift(execution)
         begin = (submitted_at if began_at is None else began_at) + shift
@@ -153,7 +158,8 @@ class _Reader:
             ended = max(self._clock.seconds, begin)
         if began_at is None:
             return None, None, ended
-        waited = began_at - submitted_at
+        begin = ran_from(begin, ended, seconds, attempts)
+        waited = begin - submitted_at - shift
         return begin, waited if waited > 0 else 0.0, ended
 
     def _problem(self, number: int) -> str | None:

@@ -175,7 +175,7 @@ def _options(summary: RunSummary) -> str:
     return ", ".join(
         f"{name} {' '.join(map(str, value)) if isinstance(value, list) else value}"
         for name, value in summary.options.items()
-        if value
+        if value and not isinstance(value, dict)  # what was given, once more
     )
 
 

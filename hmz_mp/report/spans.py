@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
     from hmz_mp.runs.reading import RecordedRun
 
-__all__ = ["Clock", "Span", "in_slots", "ran_by_worker", "read_spans"]
+__all__ = ["TOLD_LATE", "Clock", "Span", "in_slots", "ran_by_worker", "ran_from", "read_spans"]
+
+
+TOLD_LATE = 0.02  # seconds: how much later than it was an end may be told of
 
 
 class Clock:
@@ -95,6 +98,8 @@ def read_spans(run: RecordedRun, clock: Clock) -> list[Span]:
         ended_at = row[_ENDED]
         if ended_at is None or ended_at + shift < begin:
             ended_at = max(clock.seconds, begin) - shift
+        if began_at is not None:
+            began_at = ran_from(began_at, ended_at + shift, span.seconds, span.attempts)
         found.append(
             span._replace(
                 submitted_at=span.submitted_at + shift,
@@ -137,17 +142,28 @@ def ran_by_worker(spans: Iterable[Span]) -> dict[int, list[Span]]:
     return dict(by_worker)
 
 
-def in_slots(times: Sequence[tuple[float, float]], most: int = 0) -> Iterator[int | None]:
+def ran_from(
+    began_at: float, ended_at: float, seconds: float | None, attempts: int | None
+) -> float:
+    """Return when a turn really began to run: it may have been shipped ahead of another's end."""
+    if seconds is None or (attempts or 0) > 1:
+        return began_at
+    return max(began_at, ended_at - seconds)
+
+
+def in_slots(
+    times: Sequence[tuple[float, float]], most: int = 0, slack: float = 0.0
+) -> Iterator[int | None]:
     """Yield a slot for each span of time, from 0, such that those of one slot do not overlap.
 
     ``times`` are in the order of their beginnings. Slots are as few as can be. With ``most``,
-    what would need one more gets ``None``.
+    what would need one more gets ``None``. They may overlap by ``slack``, as ends are told late.
     """
     busy: list[tuple[float, int]] = []
     free: list[int] = []
     used = 0
     for begin, end in times:
-        while busy and busy[0][0] <= begin:
+        while busy and busy[0][0] - slack <= begin:
             heapq.heappush(free, heapq.heappop(busy)[1])
         if free:
             slot = heapq.heappop(free)

@@ -11,7 +11,7 @@ from itertools import accumulate
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from hmz_mp.report.spans import in_slots
+from hmz_mp.report.spans import TOLD_LATE, in_slots
 from hmz_mp.runs.words import duration
 
 if TYPE_CHECKING:
@@ -130,9 +130,8 @@ class _Drawing:
 
     def bars(self, worker: int, ran: list[Card]) -> Lane | None:
         """Return a lane with a bar for each turn, ``None`` if too many ran at once."""
-        slots = [
-            slot for slot in in_slots(list(map(_began_ended, ran)), _SLOTS) if slot is not None
-        ]
+        found = in_slots(list(map(_began_ended, ran)), _SLOTS, TOLD_LATE)
+        slots = [slot for slot in found if slot is not None]
         if len(slots) < len(ran):
             return None
         used = 1 + max(slots)

@@ -13,7 +13,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from hmz_mp.report.phases import Did, phases, read_deeds
-from hmz_mp.report.spans import Clock, Span, in_slots, ran_by_worker, read_spans
+from hmz_mp.report.spans import TOLD_LATE, Clock, Span, in_slots, ran_by_worker, read_spans
 from hmz_mp.terminal import printable
 
 if TYPE_CHECKING:
@@ -114,9 +114,12 @@ class _Tracks:
     def _worker(self, worker: int, ran: list[Span]) -> Iterator[Event]:
         pid, named = self._process(f"worker {worker}", worker)
         yield from named
-        slots = in_slots([(one.begin, one.ended_at) for one in ran])
+        slots = in_slots([(one.begin, one.ended_at) for one in ran], slack=TOLD_LATE)
+        last: dict[int, float] = {}
         for tid, span, meta in self._rows(pid, zip(slots, ran, strict=True), "at once"):
             yield from meta
+            span = _not_before(span, last.get(tid, span.begin))
+            last[tid] = max(span.ended_at, last.get(tid, span.ended_at))
             yield from self._turn(pid, tid, span)
 
     def _turn(self, pid: int, tid: int, span: Span) -> Iterator[Event]:
@@ -153,7 +156,10 @@ class _Tracks:
             tid = threads[slot]
             name = printable(f"{of_one[0].agent} {of_one[0].session}")
             yield self._slice(pid, tid, name, begin, end) | {"cat": "session"}
+            last = begin
             for span in of_one:
+                span = _not_before(span, last)
+                last = max(last, span.ended_at)
                 yield from self._turn(pid, tid, span)
 
     def _waiting(self, spans: Sequence[Span]) -> Iterator[Event]:
@@ -184,6 +190,11 @@ class _Tracks:
             for moment, value in zip(moments, _levels(moments, ups, downs), strict=True):
                 counter = {"ph": "C", "pid": pid, "tid": 0, "name": name}
                 yield counter | {"ts": self._micros(moment), "args": {name: value}}
+
+
+def _not_before(span: Span, moment: float) -> Span:
+    """Return a span that begins after the one before, whose end was told of late."""
+    return span._replace(began_at=min(max(span.begin, moment), span.ended_at))
 
 
 def _until(span: Span) -> float:

@@ -76,3 +76,15 @@ def test_a_finding_to_be_reviewed(tmp_path: Path) -> None:
         ledger.finish("failed", 1, {})
     (card,) = cards(tmp_path)
     assert (card.status, card.error, card.answer) == ("needs_review", "unsure", "{}")
+
+
+def test_a_turn_that_was_shipped_ahead_waited_until_it_ran(tmp_path: Path) -> None:
+    with closing(new_ledger(tmp_path)) as ledger:
+        ledger.put(ran(0, seconds=0.5))
+        ledger.put(ran(1, seconds=0.5, attempts=2))
+        ledger.finish("ok", 0, {})
+    first, second = cards(tmp_path)
+    assert first.began is not None
+    assert first.ended - first.began == pytest.approx(0.5)
+    assert first.waited == pytest.approx(2.0)
+    assert second.waited == pytest.approx(0.5)

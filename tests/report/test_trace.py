@@ -114,6 +114,19 @@ def test_what_an_agent_did_and_how_it_waited_are_inside_the_turn(tmp_path: Path)
     assert other == ["file1.py", shown]
 
 
+def test_turns_that_were_shipped_ahead_begin_after_those_before(tmp_path: Path) -> None:
+    events = trace(
+        tmp_path,
+        ran(0, 2e9, 2e9 + 1.01, seconds=1.0, session="s"),
+        ran(1, 2e9 + 0.2, 2e9 + 2.01, seconds=1.003, session="s", place=1),
+        ran(2, 2e9 + 1, 2e9 + 3.01, seconds=1.005),
+    )
+    threads = named(events, "thread_name")
+    turns = [one for one in slices(events, "turn") if one["pid"] == 70]
+    assert {threads[one["tid"]] for one in turns} == {"at once 1"}
+    assert [round(one["dur"], -4) for one in turns] == [1_000_000] * 3
+
+
 def test_a_session_has_its_turns_inside(tmp_path: Path) -> None:
     events = trace(
         tmp_path,
