@@ -164,7 +164,7 @@ class WatchApp(App[None]):
     def _look_soon(self) -> None:
         if not self._is_looking:
             self._is_looking = True
-            self.run_worker(self._look(), exit_on_error=False)
+            self.run_worker(self._look, exit_on_error=False)
 
     async def _look(self) -> None:
         began = self._clock()
