@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from textual import events
+    from textual.worker import Worker
 
 __all__ = ["Abilities", "WatchApp"]
 
@@ -164,7 +165,8 @@ class WatchApp(App[None]):
     def _look_soon(self) -> None:
         if not self._is_looking:
             self._is_looking = True
-            self.run_worker(self._look, exit_on_error=False)
+            # Not its coroutine, which would not be awaited if the screen ends just now.
+            _: Worker[None] = self.run_worker(self._look, exit_on_error=False)
 
     async def _look(self) -> None:
         began = self._clock()
