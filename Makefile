@@ -10,7 +10,7 @@ pictures: sync ; $(BIN)/python docs/pictures/make.py
 sync: $(VENV)/.dev
 format: sync ; $(BIN)/ruff format . && $(BIN)/ruff check --fix .
 lint: sync ; $(BIN)/ruff format --check . && $(BIN)/ruff check .
-type: sync ; $(BIN)/mypy && $(BIN)/mypy -p bench.faults -p bench.agents
+type: sync ; $(BIN)/mypy && $(BIN)/mypy -p bench.faults -p bench.agents -p bench.scale
 test: sync ; $(BIN)/pytest
 agents: sync .agents/.installed $(VENV)/.model ; $(BIN)/pytest -m agents tests/real_agents
 slow: sync ; $(BIN)/pytest -m slow

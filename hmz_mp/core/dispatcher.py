@@ -153,10 +153,9 @@ class Dispatcher:
 
     def _grow(self, kind: Kind, ready: ReadyQueue, now: float) -> None:
         """Start the workers that what is ready could use."""
-        missing = self._roster.missing(kind)
-        if missing <= 0:
+        missing, starting = self._roster.missing(kind), self._roster.starting[kind]
+        if missing <= 0 or self.queued <= starting:
             return
-        starting = self._roster.starting[kind]
         wanted = 1 if kind == "host" else ready.runnable(missing + starting, now)
         for _ in range(min(missing, wanted - starting)):
             self._commands.append(Start(self._roster.start(kind).id, kind))

@@ -215,7 +215,7 @@ class Policy:
     def end_session(self, lane: Lane) -> None:
         """Take note that a session will submit no more; its worker may retire when idle."""
         if lane.pinned is not None:
-            lane.pinned.sessions -= 1
+            self.roster.release(lane.pinned)
             lane.pinned = None
 
     # Time.

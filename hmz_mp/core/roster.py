@@ -6,6 +6,9 @@ reads, so that finding a worker costs the same however many there are.
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from heapq import heapify, heappop, heappush
+
 from hmz_mp.core.jobs import HOST_TURNS, Job, Kind, Timing, Worker, WorkerState
 
 __all__ = ["Roster"]
@@ -22,7 +25,10 @@ class Roster:
     """The workers of one pool, from `start` to `remove`."""
 
     # The whole state: the workers; for each kind how many are not retiring, how many are starting,
-    # those that are idle (the last one used at the end), and the busy ones with room ahead.
+    # those that are idle (the last one used at the end), those of them that may retire (the first
+    # one that became idle first), and the busy ones with room ahead. The ends of these are looked
+    # at again and again: in a plain dict that takes the longer, the more was removed there. Of
+    # hosts with room, how many turns each has or had: whatever changes that notes it there.
     def __init__(self, limit: int, *, turns_per_worker: int, idle_timeout: float) -> None:
         self.limit = limit
         self.turns_per_worker = turns_per_worker
@@ -30,8 +36,12 @@ class Roster:
         self.workers: dict[int, Worker] = {}
         self.starting: dict[Kind, int] = {"call": 0, "host": 0}
         self._alive: dict[Kind, int] = {"call": 0, "host": 0}
-        self._idle: dict[Kind, dict[int, Worker]] = {"call": {}, "host": {}}
-        self._with_room: dict[Kind, dict[int, Worker]] = {"call": {}, "host": {}}
+        self._idle: dict[Kind, OrderedDict[int, Worker]]
+        self._idle = {"call": OrderedDict(), "host": OrderedDict()}
+        self._tiring: OrderedDict[int, Worker] = OrderedDict()
+        self._with_room: dict[Kind, OrderedDict[int, Worker]]
+        self._with_room = {"call": OrderedDict(), "host": OrderedDict()}
+        self._loads: list[tuple[int, int]] = []  # a heap, with each host's number
         self._last = 0
 
     # A worker's life.
@@ -58,6 +68,8 @@ class Roster:
         worker.expected = 0.0
         worker.idle_since = now
         self._idle[worker.kind][worker.id] = worker
+        if not worker.sessions:
+            self._tiring[worker.id] = worker
         if worker.kind == "host":
             self.open(worker)
         else:
@@ -71,7 +83,20 @@ class Roster:
         if worker.idle_since is not None:
             worker.idle_since = None
             del self._idle[worker.kind][worker.id]
+            self._tiring.pop(worker.id, None)
             self.open(worker)
+        elif worker.kind == "host":
+            self._note_load(worker)
+
+    def release(self, worker: Worker) -> None:
+        """Take note that a session which was in a worker is over."""
+        worker.sessions -= 1
+        if worker.sessions or worker.id not in self._idle[worker.kind]:
+            return
+        first = next(iter(self._tiring.values()), worker)
+        self._tiring[worker.id] = worker
+        if _idle_since(worker) < _idle_since(first):
+            self._tiring.move_to_end(worker.id, last=False)
 
     def retire(self, worker: Worker) -> None:
         """Take note that a worker was told to exit."""
@@ -106,6 +131,8 @@ class Roster:
         """Offer a busy worker for work shipped ahead."""
         if worker.state is WorkerState.READY:
             self._with_room[worker.kind][worker.id] = worker
+            if worker.kind == "host":
+                self._note_load(worker)
 
     def close(self, worker: Worker) -> None:
         """Offer a worker for no more work ahead, until it answers."""
@@ -114,6 +141,7 @@ class Roster:
     def _unlist(self, worker: Worker) -> None:
         self.close(worker)
         self._idle[worker.kind].pop(worker.id, None)
+        self._tiring.pop(worker.id, None)
 
     def _is_spent(self, worker: Worker) -> bool:
         return bool(self.turns_per_worker) and worker.served >= self.turns_per_worker
@@ -159,13 +187,22 @@ class Roster:
         return None
 
     def _least_busy_host(self) -> Worker | None:
+        hosts, loads = self._with_room["host"], self._loads
+        while loads:
+            turns, number = loads[0]
+            best = hosts.get(number)
+            if best is not None and len(best.inflight) == turns:
+                return None if turns >= HOST_TURNS and self.missing("host") > 0 else best
+            heappop(loads)  # of before
+        return None
+
+    def _note_load(self, worker: Worker) -> None:
+        """Take note of how many turns a host has now."""
+        heappush(self._loads, (len(worker.inflight), worker.id))
         hosts = self._with_room["host"]
-        if not hosts:
-            return None
-        best = min(hosts.values(), key=lambda one: len(one.inflight))
-        if len(best.inflight) >= HOST_TURNS and self.missing("host") > 0:
-            return None
-        return best
+        if len(self._loads) > 64 + 4 * len(hosts):
+            self._loads = [(len(one.inflight), one.id) for one in hosts.values()]
+            heapify(self._loads)
 
     def has_room(self, worker: Worker, job: Job) -> bool:
         """Whether a job may be shipped to a worker now, behind what it has."""
@@ -196,19 +233,18 @@ class Roster:
     def tired(self, now: float) -> list[Worker]:
         """Return the workers that have been idle for long and hold no session."""
         found = []
-        for idle in self._idle.values():
-            for worker in idle.values():
-                if worker.idle_since is None or worker.idle_since + self.idle_timeout > now:
-                    break
-                if not worker.sessions:
-                    found.append(worker)
+        for worker in self._tiring.values():
+            if _idle_since(worker) + self.idle_timeout > now:
+                break
+            found.append(worker)
         return found
 
     def next_tired(self) -> float | None:
         """Return when the next worker will have been idle for long."""
-        times = []
-        for idle in self._idle.values():  # each in the order in which they became idle
-            worker = next((one for one in idle.values() if not one.sessions), None)
-            if worker is not None and worker.idle_since is not None:
-                times.append(worker.idle_since + self.idle_timeout)
-        return min(times, default=None)
+        for worker in self._tiring.values():
+            return _idle_since(worker) + self.idle_timeout
+        return None
+
+
+def _idle_since(worker: Worker) -> float:
+    return worker.idle_since or 0.0

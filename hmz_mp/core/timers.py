@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from hmz_mp.core.gates import Gate
 from hmz_mp.core.jobs import Job, JobState
 
 __all__ = ["Entry", "Timers"]
+
+
+SWEEP = 1024  # timers from which those of jobs that have ended are looked for
 
 
 class Entry(NamedTuple):
@@ -23,18 +26,31 @@ class Entry(NamedTuple):
 
 
 class Timers:
-    """A heap of timers; those of jobs that have ended are dropped when they come up."""
+    """A heap of timers; those of jobs that have ended are dropped when they come up.
 
-    __slots__ = ("_heap", "_order")
+    They are swept out too, whenever there are twice as many timers as the last sweep left: else
+    those behind the timer of a job that takes long would stay as long as that.
+    """
+
+    __slots__ = ("_heap", "_order", "_sweep")
 
     def __init__(self) -> None:
         self._heap: list[Entry] = []
         self._order = 0
+        self._sweep = SWEEP  # how many there are when the next sweep is due
+
+    def __len__(self) -> int:
+        """How many are kept, those of jobs that have ended among them."""
+        return len(self._heap)
 
     def add(self, time: float, about: Job | Gate, ticket: int, seconds: float | None) -> None:
         """Set a timer."""
         self._order += 1
         heappush(self._heap, Entry(time, self._order, about, ticket, seconds))
+        if len(self._heap) >= self._sweep:
+            self._heap = [entry for entry in self._heap if not _is_over(entry)]
+            heapify(self._heap)
+            self._sweep = max(SWEEP, 2 * len(self._heap))
 
     def next_time(self) -> float | None:
         """Return when the next timer that still matters is due, or ``None``."""

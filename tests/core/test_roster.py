@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hmz_mp.core.jobs import HOST_TURNS, Job, Kind, Lane, Timing, Worker, WorkerState
 from hmz_mp.core.roster import (
@@ -171,12 +173,82 @@ def test_idle_workers_get_tired() -> None:
     assert table.next_tired() == 15.0
 
 
+def hold_session(table: Roster, worker: Worker, now: float) -> None:
+    """Have a turn of a session run there, and end."""
+    occupy(table, worker, job())
+    worker.sessions += 1
+    worker.inflight.clear()
+    table.rest(worker, now)
+
+
 def test_a_worker_that_holds_a_session_does_not_get_tired() -> None:
     table = roster()
-    worker = ready(table)
-    worker.sessions = 1
+    hold_session(table, ready(table), 1.0)
     assert table.tired(1000.0) == []
     assert table.next_tired() is None
+
+
+def test_a_worker_gets_tired_once_its_last_session_is_over() -> None:
+    table = roster(idle_timeout=10.0)
+    worker = ready(table)
+    hold_session(table, worker, 1.0)
+    hold_session(table, worker, 2.0)
+    table.release(worker)
+    assert table.next_tired() is None
+    table.release(worker)
+    assert table.next_tired() == 12.0
+    assert table.tired(12.0) == [worker]
+
+
+def test_workers_whose_sessions_are_over_get_tired_no_earlier_than_others() -> None:
+    table = roster(4, idle_timeout=10.0)
+    first, last = ready(table, now=0.0), ready(table, now=0.0)
+    hold_session(table, first, 1.0)
+    between = ready(table, now=3.0)
+    hold_session(table, last, 5.0)
+    table.release(last)
+    table.release(first)
+    assert table.tired(10.9) == []
+    assert table.tired(11.0) == [first]
+    assert table.tired(13.0) == [first, between]
+    assert table.tired(15.0) == [first, between, last]
+
+
+@pytest.mark.parametrize("busy", [True, False])
+def test_a_worker_that_is_busy_or_gone_is_released_quietly(busy: bool) -> None:
+    table = roster()
+    worker = ready(table)
+    hold_session(table, worker, 1.0)
+    if busy:
+        occupy(table, worker, job())
+    else:
+        table.remove(worker)
+    table.release(worker)
+    assert worker.sessions == 0
+    assert table.next_tired() is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from(["begin", "end", "kill", "spare"]))))
+def test_the_least_busy_host_is_found_whatever_happened(events: list[tuple[int, str]]) -> None:
+    table = roster(5)
+    hosts = [ready(table, "host") for _ in range(5)]
+    for ticket, (at, event) in enumerate(events * 20):
+        host = hosts[at]
+        if event == "begin" and host.state is WorkerState.READY:
+            occupy(table, host, job(ticket, kind="host"))
+        elif event == "end" and host.inflight:
+            host.inflight.popitem()
+            if host.inflight:
+                table.open(host)
+            else:
+                table.rest(host, 0.0)
+        elif event == "kill":
+            table.condemn(host)
+        elif event == "spare":
+            table.spare(host)
+        least = [len(one.inflight) for one in hosts if one.state is WorkerState.READY]
+        found = table.find(job(kind="host"))
+        assert (None if found is None else len(found.inflight)) == min(least, default=None)
 
 
 def test_a_worker_that_is_not_ready_does_not_rest() -> None:

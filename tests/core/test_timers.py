@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from hmz_mp.core.gates import Gate
 from hmz_mp.core.jobs import Job, JobState, Lane, Timing
-from hmz_mp.core.timers import Timers
+from hmz_mp.core.timers import SWEEP, Timers
 
 
 def job(ticket: int = 0) -> Job:
@@ -65,3 +65,18 @@ def test_what_is_added_while_it_is_read_comes_if_it_is_due() -> None:
             timers.add(1.5, Gate("due too"), 0, None)
             timers.add(2.5, Gate("later"), 0, None)
     assert seen == [1.0, 1.5]
+
+
+def test_timers_of_jobs_that_ended_do_not_pile_up_behind_one_that_goes_on() -> None:
+    timers = Timers()
+    timers.add(1.0, job(), 0, 1.0)
+    going = [job() for _ in range(SWEEP)]
+    for one in going:
+        timers.add(2.0, one, 0, 1.0)
+    for _ in range(10 * SWEEP):
+        over = job()
+        timers.add(3.0, over, 0, 1.0)
+        over.state = JobState.DONE
+    assert len(timers) < 3 * SWEEP
+    assert len(list(timers.due(2.0))) == 1 + SWEEP
+    assert timers.next_time() is None

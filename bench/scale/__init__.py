@@ -1,0 +1,1 @@
+"""The coordinator's policy with thousands of simulated workers: see `bench.scale.__main__`."""
