@@ -244,8 +244,10 @@ def test_the_least_busy_host_is_found_whatever_happened(events: list[tuple[int, 
                 table.rest(host, 0.0)
         elif event == "kill":
             table.condemn(host)
-        elif event == "spare":
+        elif event == "spare" and host.state is WorkerState.DYING:
             table.spare(host)
+            if not host.inflight:
+                table.rest(host, 0.0)
         least = [len(one.inflight) for one in hosts if one.state is WorkerState.READY]
         found = table.find(job(kind="host"))
         assert (None if found is None else len(found.inflight)) == min(least, default=None)

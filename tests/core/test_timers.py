@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from random import Random
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -80,3 +82,23 @@ def test_timers_of_jobs_that_ended_do_not_pile_up_behind_one_that_goes_on() -> N
     assert len(timers) < 3 * SWEEP
     assert len(list(timers.due(2.0))) == 1 + SWEEP
     assert timers.next_time() is None
+
+
+@given(st.lists(st.tuples(st.floats(0, 100), st.booleans()), min_size=1), st.randoms())
+def test_a_sweep_loses_nothing_and_keeps_the_order(
+    given: list[tuple[float, bool]], random: Random
+) -> None:
+    timers, left = Timers(), []
+    timers._enough = 16
+    for time, over in given * 40:
+        about = job()
+        about.state = JobState.DONE if over else JobState.QUEUED
+        timers.add(time, about, 0, 1.0)
+        if not over:
+            left.append(time)
+        if random.random() < 0.02:
+            now = random.uniform(0, 20)
+            assert [one.time for one in timers.due(now)] == sorted(t for t in left if t <= now)
+            left = [t for t in left if t > now]
+    assert timers.next_time() == min(left, default=None)
+    assert [one.time for one in timers.due(100.0)] == sorted(left)
