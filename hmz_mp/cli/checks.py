@@ -1,7 +1,7 @@
 """Everything of a run that can be wrong before its first turn, looked at before its first turn.
 
 Owns what is made of the options of ``hmz-mp exec``. Imported by ``cli.exec_`` and
-``cli.conduct``; it starts nothing and prints nothing.
+``cli.conduct``; it prints nothing, and starts nothing here.
 """
 
 from __future__ import annotations
@@ -11,9 +11,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import anyio
+
 from hmz_mp.agents import agent_from_spec
 from hmz_mp.core.cpus import usable_cpus
 from hmz_mp.core.limits import AUTO
+from hmz_mp.core.pool import Pool
+from hmz_mp.engines.choice import LOCAL, check_engine
 from hmz_mp.errors import BadInput
 from hmz_mp.flows.finding import BUILT_IN
 from hmz_mp.flows.loading import load_flow
@@ -50,6 +54,7 @@ class Options:
     nul: bool = False
     at_once: AtOnce | None = None  # 0 is no cap
     workers: int | None = None
+    engine: str = LOCAL
     timeout: float | None = None
     retries: int = 0
     max_failures: int = 0
@@ -145,6 +150,7 @@ def check(options: Options) -> Checked:
     agents = [agent_from_spec(spec) for spec in options.agents]
     _check_prices(agents, options)
     settings = _settings(flow, options)
+    _check_engine(options)
     if options.worktree:
         Checkout.find(root)
     items = SelectedItems(root, options)
@@ -165,6 +171,30 @@ def _check_prices(agents: list[Agent], options: Options) -> None:
                 )
 
 
+def _check_engine(options: Options) -> None:
+    try:
+        check_engine(options.engine)
+    except ValueError as error:
+        raise BadInput(f"--engine: {error}") from error
+    if options.worktree and options.engine != LOCAL:
+        raise BadInput("--worktree makes worktrees on this machine: it takes --engine local")
+
+
+def _usable(engine: str) -> int:
+    """Return how many turns that compute an engine bears at once now.
+
+    A cluster is connected to for that. Raises `BadInput` where it cannot be used.
+    """
+    if engine == LOCAL:
+        return usable_cpus()
+
+    async def ask() -> int:
+        async with Pool(engine=engine) as pool:
+            return pool.width
+
+    return anyio.run(ask)
+
+
 def _settings(flow: Flow, options: Options) -> Any:
     if options.settings is None:
         return flow.fit_settings(None)
@@ -179,9 +209,10 @@ def set_widths(options: Options, agents: Sequence[Agent]) -> tuple[AtOnce, int |
     many workers. Where no number is given, agents with a service of their own find out how many of
     their turns go at once, and so do others that wait if that is asked for.
     """
+    usable = _usable(options.engine)
     if isinstance(options.at_once, int):
         return options.at_once, options.workers or options.at_once or None
-    cpus = options.workers or usable_cpus()
+    cpus = options.workers or usable
     waiting = [one for one in agents if one.waits]
     finding = [one for one in waiting if one.converses or options.at_once == AUTO]
     if not finding:

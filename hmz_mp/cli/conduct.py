@@ -128,6 +128,7 @@ def _recorded(checked: Checked) -> dict[str, object]:
         "items": options.items,
         "at_once": checked.at_once,
         "workers": checked.workers,
+        "engine": options.engine,
         "timeout": options.timeout,
         "retries": options.retries,
         "max_failures": options.max_failures,
@@ -210,6 +211,7 @@ class Conductor:
             at_once=self._checked.cap,
             timeout=options.timeout,
             retries=options.retries,
+            engine=options.engine,
         )
         self._run = Run(
             pool=pool,

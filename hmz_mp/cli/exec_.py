@@ -132,6 +132,13 @@ def _money(context: click.Context, option: click.Parameter, value: float | None)
     help="How many worker processes there may be.",
 )
 @click.option(
+    "--engine",
+    default="local",
+    show_default=True,
+    metavar="ENGINE",
+    help="Where workers run: local, or beside those of a Dask cluster, dask://HOST:PORT.",
+)
+@click.option(
     "--timeout",
     type=float,
     metavar="S",

@@ -28,7 +28,7 @@ __all__ = ["as_given", "resumed_lines", "take_up", "with_recorded"]
 
 _SELECTING = frozenset(("include", "exclude", "changed_since", "items", "nul"))
 _OPTIONS = (
-    *("settings", "at_once", "workers", "timeout", "retries", "max_failures"),
+    *("settings", "at_once", "workers", "engine", "timeout", "retries", "max_failures"),
     *("max_cost", "max_tokens", "worktree"),
 )
 

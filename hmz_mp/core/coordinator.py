@@ -24,7 +24,7 @@ from hmz_mp.core.policy import Policy
 from hmz_mp.core.shipment import NO_SETTINGS, Settings, Shipment
 from hmz_mp.core.turns import Canceller, Event, Logged, Shipped, Turn, guarded
 from hmz_mp.core.watch import Watch
-from hmz_mp.engines.protocol import Engine
+from hmz_mp.engines.protocol import OLDEST, Engine
 from hmz_mp.errors import (
     HmzMpError,
     InitializerFailed,
@@ -359,6 +359,8 @@ class Coordinator:
         """Hear a worker's end, and the ticket of what it ran."""
         known = self.policy.roster.workers.get(worker)
         starting = known is not None and known.state is WorkerState.STARTING
+        if known is not None and running == OLDEST:
+            running = next(iter(known.inflight), 0)
         self.policy.died(worker, running, error, monotonic())
         forker_lost = error.exitcode is None and error.signal is None  # the engine counts those
         if known is not None and starting and not forker_lost and self.broken is None:

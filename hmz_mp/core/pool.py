@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from hmz_mp.core.ambient import pool_variable
 from hmz_mp.core.caller import Caller, check_settings
 from hmz_mp.core.coordinator import Coordinator
-from hmz_mp.core.cpus import usable_cpus, worker_environment
+from hmz_mp.core.cpus import usable_cpus
 from hmz_mp.core.functions import Function, FunctionTable, pack_arguments, pack_initializer
 from hmz_mp.core.gates import Gate
 from hmz_mp.core.jobs import Kind, Lane
@@ -28,7 +28,7 @@ from hmz_mp.core.statistics import (
     WorkerStatistics,
 )
 from hmz_mp.core.turns import Turn
-from hmz_mp.engines.local import LocalEngine
+from hmz_mp.engines.choice import EngineOptions, check_engine, make_engine
 from hmz_mp.engines.zygote import ZygoteConfig
 from hmz_mp.errors import PoolClosed, Unpicklable
 from hmz_mp_worker.payload import Payload
@@ -73,6 +73,9 @@ class Pool(Caller):
     ``start_timeout``: how many seconds a worker, with its initializer, may take to be set up.
     ``nice``: how much lower than this process's the priority of plain calls is, as by ``nice``;
     it keeps the loop responsive while they use all CPUs. 0 leaves it as it is.
+    ``engine``: where workers are: on this machine, or beside those of a Dask cluster
+    (``dask://HOST:PORT``, docs/cluster.md), where ``workers`` is by default as many as they have
+    threads. Raises `BadInput` for an address of no scheduler, here or on entering.
 
     Leaving waits for what was submitted; leaving by an exception ends every worker and what it
     started before it returns.
@@ -101,11 +104,12 @@ class Pool(Caller):
     ) -> None:
         if workers is not None and check_width("workers", workers) == 0:
             raise ValueError("workers has to be at least 1")
-        if engine != "local":
-            raise ValueError(f"there is no engine {engine!r}: this version has 'local'")
+        check_engine(engine)
         if not idle_timeout > 0:
             raise ValueError(f"idle_timeout has to be more than 0, not {idle_timeout!r}")
-        self.width = workers if workers is not None else usable_cpus()
+        self._engine_name = engine
+        self._workers_given = workers
+        self._width = workers if workers is not None else usable_cpus()
         if not start_timeout > 0:
             raise ValueError(f"start_timeout has to be more than 0, not {start_timeout!r}")
         self._idle_timeout = idle_timeout
@@ -114,7 +118,7 @@ class Pool(Caller):
         self._initializer = pack_initializer(initializer, initargs) if initializer else b""
         self._config = ZygoteConfig(
             tuple(preload),
-            worker_environment(self.width, env or {}),
+            dict(env or {}),
             os.fspath(cwd) if cwd is not None else None,
             _check_nice(nice),
         )
@@ -137,18 +141,19 @@ class Pool(Caller):
             raise PoolClosed("this pool was entered before; make a new one")
         self._driver = current_driver()
         policy = Policy(
-            self.width,
+            self._width,
             turns_per_worker=self._turns_per_worker,
             idle_timeout=self._idle_timeout,
         )
         coordinator = Coordinator(self._driver, policy, self._start_timeout)
-        coordinator.engine = LocalEngine(
-            self._driver,
-            coordinator,
+        options = EngineOptions(
+            self._workers_given,
+            self._width,
             self._config,
-            initializer=self._initializer,
-            log_level=logging.getLogger().getEffectiveLevel(),
+            self._initializer,
+            logging.getLogger().getEffectiveLevel(),
         )
+        coordinator.engine = make_engine(self._engine_name, self._driver, coordinator, options)
         coordinator.watch.engine = coordinator.engine
         await coordinator.engine.open()
         self._coordinator = coordinator
@@ -254,6 +259,12 @@ class Pool(Caller):
             self._coordinator.ended_sessions.append(lane.id)
 
     # Asking.
+
+    @property
+    def width(self) -> int:
+        """How many workers for plain calls there may be now, at least 1."""
+        coordinator = self._coordinator
+        return self._width if coordinator is None else coordinator.policy.roster.limit or 1
 
     def limit(self, name: str, at_once: AtOnce = 0, per_minute: int = 0) -> Limit:
         """Return the pool's limit of that name, made now if there is none.

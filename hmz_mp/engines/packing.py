@@ -1,28 +1,35 @@
 """Calls as they travel to a worker: one message for what is shipped together.
 
 Most of what is shipped are plain calls of one function, and those go as a `wire.Run`, which costs
-least. Used by `local`; it knows nothing of sockets.
+least. Used by engines; it knows nothing of sockets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from hmz_mp.core.jobs import Kind
 from hmz_mp.core.shipment import Shipment
 from hmz_mp_worker import wire
-from hmz_mp_worker.arena import Region
 from hmz_mp_worker.framing import Buffer
 from hmz_mp_worker.payload import split
 
-__all__ = ["pack"]
+__all__ = ["Inbox", "pack"]
 
 
 _Frame = tuple[bytes, list[Buffer]]
 _ALONE_FROM = 1 << 20  # bytes of a function's pickle that goes in a message of its own
 
 
-def pack(jobs: Sequence[Shipment], kind: Kind, known: set[int], inbox: Region) -> list[_Frame]:
+class Inbox(Protocol):
+    """Where a worker looks for large values, if it shares memory with this process."""
+
+    def put(self, parts: Sequence[Buffer]) -> list[int] | None:
+        """Copy a value's parts in; return where they lie, or ``None`` if they do not go there."""
+
+
+def pack(jobs: Sequence[Shipment], kind: Kind, known: set[int], inbox: Inbox) -> list[_Frame]:
     """Return the messages that take jobs to a worker, each with the buffers that go beside it.
 
     ``known`` has the ids of the functions that the worker was sent; those sent now are added.
@@ -40,7 +47,7 @@ def pack(jobs: Sequence[Shipment], kind: Kind, known: set[int], inbox: Region) -
 
 
 def _pack_calls(
-    jobs: Sequence[Shipment], kind: Kind, functions: list[wire.Function], inbox: Region
+    jobs: Sequence[Shipment], kind: Kind, functions: list[wire.Function], inbox: Inbox
 ) -> _Frame:
     arguments = _plain_arguments(jobs) if kind == "call" else []
     if arguments:
@@ -72,7 +79,7 @@ def _plain_arguments(jobs: Sequence[Shipment]) -> list[bytes]:
     return arguments
 
 
-def _packed(job: Shipment, inbox: Region, buffers: list[Buffer]) -> wire.Call:
+def _packed(job: Shipment, inbox: Inbox, buffers: list[Buffer]) -> wire.Call:
     """Return a call as it travels; what goes beside the message is added to ``buffers``."""
     lane, payload = job.lane, job.payload
     session = lane.id if lane.serial else 0

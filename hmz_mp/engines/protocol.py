@@ -32,7 +32,9 @@ from hmz_mp.errors import WorkerDied
 from hmz_mp_worker import wire
 from hmz_mp_worker.framing import Buffer
 
-__all__ = ["Engine", "EngineEvents"]
+__all__ = ["OLDEST", "Engine", "EngineEvents"]
+
+OLDEST = -1  # for the ticket of a call that is not known, but is the oldest of its worker
 
 
 class EngineEvents(Protocol):
@@ -66,7 +68,7 @@ class EngineEvents(Protocol):
         """Hear that a conditional kill was not carried out."""
 
     def worker_died(self, worker: int, running: int, error: WorkerDied) -> None:
-        """Hear a worker's end, and the ticket of what it ran (0: nothing)."""
+        """Hear a worker's end, and the ticket of what it ran (0: nothing; or `OLDEST`)."""
 
     def capacity_changed(self, workers: int) -> None:
         """Hear how many workers of each kind there can be from now on."""

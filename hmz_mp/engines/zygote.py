@@ -36,6 +36,7 @@ class ZygoteConfig(msgspec.Struct, frozen=True):
     env: Mapping[str, str] | None = None
     cwd: str | None = None
     niceness: int = 0
+    sys_path: Sequence[str] = ()  # this process's, if there is none
 
 
 class ZygoteHandle:
@@ -65,7 +66,8 @@ class ZygoteHandle:
             raise
         self.connection = Connection(driver, ours, self._take, on_end)
         preload = [*config.preload, *([_MULTIPROCESSING] if authkey() else [])]
-        boot = wire.Boot(wire.VERSION, own_path(), preload, config.niceness)
+        path = list(config.sys_path) or own_path()
+        boot = wire.Boot(wire.VERSION, path, preload, config.niceness)
         self.connection.send(wire.encode(boot))
 
     def _launch(self, control: socket.socket, config: ZygoteConfig) -> subprocess.Popen[bytes]:
