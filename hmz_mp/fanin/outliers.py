@@ -19,6 +19,8 @@ __all__ = ["THRESHOLD", "Spread", "outlying", "spread"]
 THRESHOLD = 3.5
 _OF_MEDIAN = 1.482602
 _OF_MEAN = 1.253314
+_HUGE = 1e290  # sums of such numbers may be none that a float can hold
+_SHRINK = 2.0**-100
 _NOISE = 1e-9  # relative: what floats differ by that are meant to be the same
 
 
@@ -40,10 +42,13 @@ def spread(numbers: Mapping[str, float]) -> Spread | None:
     finite = [one for one in numbers.values() if math.isfinite(one)]
     if not finite:
         return None
+    smallest, largest = min(finite), max(finite)
+    shrink = _SHRINK if max(largest, -smallest) > _HUGE else 1.0
+    finite = [one * shrink for one in finite]
     middle = median(finite)
     distances = [0.0 if _same(one, middle) else abs(one - middle) for one in finite]
     scale = _OF_MEDIAN * median(distances) or _OF_MEAN * fmean(distances)
-    return Spread(middle, scale, min(finite), max(finite))
+    return Spread(middle / shrink, scale / shrink, smallest, largest)
 
 
 def outlying(numbers: Mapping[str, float], threshold: float = THRESHOLD) -> dict[str, float]:

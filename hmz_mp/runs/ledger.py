@@ -181,7 +181,7 @@ class Ledger:
 
     def flush(self) -> bool:
         """Wait until what was put before is committed; returns whether it is."""
-        return self._backlog.flush()
+        return self._backlog.flush() and self.error is None
 
     def close(self) -> None:
         """Write what is left, end the writer and close the database."""

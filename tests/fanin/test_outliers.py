@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import pytest
 from hypothesis import given
@@ -60,3 +61,14 @@ def test_it_does_not_matter_where_and_in_which_unit(
 def test_never_most_of_the_finite(numbers: list[float]) -> None:
     finite = {key for key, one in numbered(*numbers).items() if math.isfinite(one)}
     assert len(finite & set(outlying(numbered(*numbers)))) <= len(finite) / 2
+
+
+def test_numbers_whose_sum_is_none_that_a_float_can_hold() -> None:
+    huge = sys.float_info.max
+    assert list(outlying(numbered(0.0, 0.0, 0.0, 1.0, 2.0, huge))) == ["5"]
+    found = spread(numbered(0.0, 0.0, 0.0, huge / 2, huge))
+    assert found is not None
+    assert (found.median, found.smallest, found.largest) == (0.0, 0.0, huge)
+    assert math.isfinite(found.scale)
+    assert outlying(numbered(huge, huge, huge)) == {}
+    assert outlying(numbered(-huge, huge, huge, -huge)) == {}
