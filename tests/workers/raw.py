@@ -92,6 +92,11 @@ class RawWorker(Wire):
         )
         return self.receive()
 
+    def send(self, message: Any, buffers: Sequence[bytes] = ()) -> None:
+        if isinstance(message, wire.Calls):
+            self._calls.update((call.ticket, call) for call in message.calls)
+        super().send(message, buffers)
+
     def call(self, function: Any, *args: Any, session: int = 0, **kwargs: Any) -> int:
         """Send one call, its function by value in it; return its ticket."""
         return self.calls([(function, args, kwargs)], session=session)[0]
@@ -102,7 +107,6 @@ class RawWorker(Wire):
         for one in several:
             self._tickets += 1
             calls.append(wire.Call(self._tickets, 0, cloudpickle.dumps(one), session))
-        self._calls.update((call.ticket, call) for call in calls)
         self.send(wire.Calls([], calls))
         return [call.ticket for call in calls]
 
