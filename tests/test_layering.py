@@ -78,6 +78,7 @@ ONLY_IN = {
     "pathspec": {"hmz_mp.items"},
     "jinja2": {"hmz_mp.report"},
     "textual": {"hmz_mp.watching"},
+    "distributed": {"hmz_mp.engines.dask"},
 }
 WORKER_AT_IMPORT = {"msgspec"}
 PURE = tuple(

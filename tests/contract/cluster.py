@@ -50,7 +50,7 @@ class LoopbackCluster:
 
     def wait_for_workers(self, count: int) -> None:
         """Return once so many are registered."""
-        wait_until(lambda: self.said().count("Register worker addr:") >= count, 40)
+        wait_until(lambda: self.said().count("Register worker") >= count, 40)
 
     def _start(self, module: str, *args: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(

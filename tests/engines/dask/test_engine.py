@@ -266,3 +266,35 @@ async def test_fewer_workers_than_there_are_threads(cluster: LoopbackCluster) ->
     async with Pool(1, engine=f"dask://{cluster.address}") as pool:
         assert len({await pool.run(os.getpid) for _ in range(10)}) == 1
         assert pool.width == 1
+
+
+def _nothing(at: int) -> int:
+    return at
+
+
+async def test_calls_of_nothing_are_ten_times_as_many_as_dasks_own(
+    cluster: LoopbackCluster,
+) -> None:
+    from distributed import Client
+
+    cluster.add_worker(1)
+    cluster.add_worker(1)
+    cluster.wait_for_workers(2)
+    engine = f"dask://{cluster.address}"
+    async with Client(cluster.address, asynchronous=True) as client, Pool(engine=engine) as pool:
+
+        async def ours(count: int) -> float:
+            began = time.perf_counter()
+            turns = [pool.submit(_nothing, at) for at in range(count)]
+            assert await asyncio.gather(*turns) == list(range(count))
+            return count / (time.perf_counter() - began)
+
+        async def theirs(count: int) -> float:
+            began = time.perf_counter()
+            futures = client.map(_nothing, range(count), pure=False)
+            assert await client.gather(futures) == list(range(count))
+            return count / (time.perf_counter() - began)
+
+        await ours(1000), await theirs(100)
+        ratios = [await ours(10_000) / await theirs(500) for _ in range(3)]
+        assert max(ratios) >= 10, ratios
