@@ -17,6 +17,8 @@ from hmz_mp.errors import WorkerDied  # noqa: E402  # after the look for joblib
 from hmz_mp.joblib import HmzMpBackend, register  # noqa: E402
 from tests.helpers import run_script  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 
 def fail(text: str) -> None:
     raise LookupError(text)

@@ -7,6 +7,8 @@ import pytest
 from tests.cli.processes import OnTerminal, Project
 from tests.waiting import is_gone
 
+pytestmark = pytest.mark.slow
+
 
 def hanging(project: Project, count: int, *arguments: str, **size: int) -> OnTerminal:
     (project.root / "running").mkdir(exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from hmz_mp.runs import runs_directory
 from hmz_mp.runs.reading import open_run
 from tests.cli.processes import Project
 
+KILLS = int(os.environ.get("HMZ_MP_KILLS", "50"))
 TOOL = '''
 import os, time
 
@@ -127,5 +129,5 @@ def test_a_run_that_is_killed_again_and_again_ends(project: Project) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_two_thousand_items_and_fifty_kills(project: Project) -> None:
-    kill_and_resume(project, 2000, 50, seed=7)
+def test_two_thousand_items_and_many_kills(project: Project) -> None:
+    kill_and_resume(project, 2000, KILLS, seed=7)

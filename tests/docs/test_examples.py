@@ -83,6 +83,7 @@ def bash(tmp_path: Path, chat: list[str]) -> list[str]:
     return ["env", *variables, "bash", "--norc"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_says_what_happens(bash: list[str], page: str, tmp_path: Path) -> None:
     pairs = commands(page)
