@@ -133,8 +133,9 @@ def test_a_mark_in_the_environment_of_what_was_started() -> None:
         wait_until(lambda: kernel.bears(child, f"{kernel.MARK}=77.1".encode()))
         assert not kernel.bears(child, f"{kernel.MARK}=77".encode())
         assert not kernel.bears(parent.pid, f"{kernel.MARK}=77.1".encode())
-        assert kernel.marked_by(77, [parent.pid, child, 2**22 + 1]) == [child]
-        assert kernel.marked_by(7, [parent.pid, child]) == []
+        assert kernel.marked_by([5, 77], [parent.pid, child, 2**22 + 1]) == [child]
+        assert kernel.marked_by([7], [parent.pid, child]) == []
+        assert kernel.marked_by([], [parent.pid, child]) == []
         assert kernel.is_running(child)
         os.kill(child, signal.SIGKILL)
         wait_until(lambda: not kernel.is_running(child))

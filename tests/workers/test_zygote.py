@@ -351,3 +351,39 @@ def test_what_a_lost_workers_programs_left_goes_with_it(
     wait_until(lambda: not is_alive(int(written(own))))
     assert is_alive(int(written(other)))
     os.kill(int(written(other)), signal.SIGKILL)
+
+
+def start_between(path: str) -> None:
+    """Start something marked below something that is not, which ends when it is let go."""
+    import os
+    import subprocess
+    import sys
+
+    code = (
+        "import os, subprocess, sys\n"
+        "env = {**os.environ, 'HMZ_MP_PROGRAM': sys.argv[2] + '.1'}\n"
+        "marked = subprocess.Popen(['sleep', '1000'], start_new_session=True, env=env)\n"
+        "open(sys.argv[1], 'w').write(f'{marked.pid}\\n')\n"
+        "open(sys.argv[1] + '.go').read()\n"
+        "os._exit(0)\n"
+    )
+    words = [sys.executable, "-ISc", code, path, str(os.getpid())]
+    subprocess.Popen(words, start_new_session=True)
+
+
+async def on_a_host(path: str) -> None:
+    start_between(path)
+
+
+def test_what_comes_to_light_later_goes_too(
+    zygote: RawZygote, host: RawWorker, tmp_path: Path
+) -> None:
+    path = tmp_path / "marked"
+    os.mkfifo(f"{path}.go")
+    host.value(on_a_host, str(path))
+    wait_until(lambda: written(path))
+    os.kill(host.pid, signal.SIGKILL)
+    assert zygote.receive() == wire.Exited(host.number, signal.SIGKILL)
+    assert is_alive(int(written(path)))  # its parent is alive, and nobody's program
+    Path(f"{path}.go").write_text("go")
+    wait_until(lambda: not is_alive(int(written(path))))

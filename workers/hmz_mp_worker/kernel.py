@@ -117,16 +117,16 @@ def bears(pid: int, mark: bytes) -> bool:
         return False
 
 
-def marked_by(worker: int, pids: list[int]) -> list[int]:
-    """Return those of ``pids`` that a program of ``worker`` left, and all that is below them."""
-    prefix = f"{MARK}={worker}.".encode()
+def marked_by(workers: Iterable[int], pids: list[int]) -> list[int]:
+    """Return those of ``pids`` that programs of workers left, and all that is below them."""
+    prefixes = tuple(f"{MARK}={worker}.".encode() for worker in workers)
     found: list[int] = []
     for pid in pids:
         try:
             entries = _read(pid, "environ").split(b"\0")
         except OSError:
             continue
-        if any(entry.startswith(prefix) for entry in entries):
+        if any(entry.startswith(prefixes) for entry in entries):
             found += [pid, *descendants(pid)]
     return found
 

@@ -18,6 +18,7 @@ import socket
 import sys
 import time
 from collections import deque
+from collections.abc import Collection
 
 from hmz_mp_worker import kernel, wire, worker
 from hmz_mp_worker.between import changes
@@ -27,18 +28,20 @@ from hmz_mp_worker.page import running_ticket
 __all__ = ["Zygote", "main"]
 
 _FDS_AT_ONCE = 252  # SCM_RIGHTS carries at most 253
+_HOSTS_ENDED = 256  # what they started is looked for; nothing takes so long to end as so many
 _LOOK_FOR_PARENT = 1.0  # seconds between looks where there are no process descriptors
 
 
 class _Worker:
     """A worker as the zygote knows it."""
 
-    __slots__ = ("hard_at", "marked", "number", "page", "pid")
+    __slots__ = ("hard_at", "host", "marked", "number", "page", "pid")
 
-    def __init__(self, number: int, pid: int, page: int) -> None:
+    def __init__(self, number: int, pid: int, page: int, *, host: bool) -> None:
         self.number = number
         self.pid = pid
         self.page = page
+        self.host = host
         self.hard_at: float | None = None  # when KILL follows TERM
         self.marked: list[int] = []  # what it had started when TERM was sent
 
@@ -46,7 +49,8 @@ class _Worker:
 class Zygote:
     """Serves one coordinator until it is gone."""
 
-    # The whole state: the live workers by pid, and descriptors that came and were not used yet.
+    # The whole state: the live workers by pid, those that ended last of the workers which run
+    # programs, and descriptors that came and were not used yet.
     def __init__(self, control: socket.socket, coordinator: int) -> None:
         self._control = control
         self._coordinator = coordinator
@@ -55,6 +59,7 @@ class Zygote:
         self._reader = FrameReader()
         self._descriptors: deque[int] = deque()
         self._workers: dict[int, _Worker] = {}
+        self._hosts_ended: deque[int] = deque(maxlen=_HOSTS_ENDED)
         self._niceness = 0
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
@@ -169,7 +174,9 @@ class Zygote:
         # Also here, since the child may not have come to it when the group is first signalled.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.setpgid(pid, pid)
-        self._workers[pid] = _Worker(fork.worker, pid, page)
+        self._workers[pid] = _Worker(fork.worker, pid, page, host=fork.host)
+        if pid in self._hosts_ended:
+            self._hosts_ended.remove(pid)  # the number is another's from now on
         self._say(wire.Forked(fork.worker, pid))
 
     def _become_worker(
@@ -256,16 +263,29 @@ class Zygote:
                 return
             if pid in self._workers:
                 self._ended(self._workers[pid], status)
+            else:
+                self._end_orphans_of(self._hosts_ended)
 
     def _ended(self, one: _Worker, status: int) -> None:
         """Report a worker's end, after ending what it started and left running."""
         del self._workers[one.pid]
         os.close(one.page)
         left = [pid for pid in one.marked if pid in kernel.descendants(os.getpid())]
-        adopted = [pid for pid in kernel.children(os.getpid()) if pid not in self._workers]
-        left += kernel.marked_by(one.pid, adopted)
         kernel.signal_all(left, [one.pid], signal.SIGKILL)
+        self._end_orphans_of([one.pid])
+        if one.host:
+            self._hosts_ended.append(one.pid)
         self._say(wire.Exited(one.number, status))
+
+    def _end_orphans_of(self, workers: Collection[int]) -> None:
+        """Kill what programs of these workers, which have ended, left running.
+
+        A program that ends in the middle of a look hands on what it started, which is not seen
+        then. So it is looked again whenever an orphan has ended.
+        """
+        if workers:
+            adopted = [pid for pid in kernel.children(os.getpid()) if pid not in self._workers]
+            kernel.signal_all(kernel.marked_by(workers, adopted), [], signal.SIGKILL)
 
     def _end_everything(self) -> None:
         """Kill every process below this one, those that left their process groups too."""
