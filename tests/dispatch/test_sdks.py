@@ -83,7 +83,7 @@ async def test_twelve_checks_are_one_model_turn_as_wide_as_the_cap(
 
 @pytest.mark.slow
 async def test_twelve_checks_take_as_long_as_the_slowest(pool: Pool, loop: str) -> None:
-    async with Width.measured(hold=5.0) as width:
+    async with Width.measured(hold=2.0) as width:
         with service(loop, twelve(width.url), {"text": "All are up."}) as server:
             dispatcher = Dispatcher([check], at_once=12)
             await LOOPS[loop](server, Dispatcher([weather]), "warm up")  # imports the SDK
