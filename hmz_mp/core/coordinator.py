@@ -390,6 +390,10 @@ class Coordinator:
         self.policy.roster.limit = workers
         self._pump_soon()
 
+    def has_turns(self) -> bool:
+        """Return whether there are turns that have not ended."""
+        return bool(self.pending)
+
     def engine_failed(self, reason: str, said: str) -> None:
         """Hear that no workers can be started."""
         self.fail_all(WorkerStartFailed(reason, stderr_tail=said))

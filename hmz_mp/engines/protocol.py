@@ -73,6 +73,9 @@ class EngineEvents(Protocol):
     def capacity_changed(self, workers: int) -> None:
         """Hear how many workers of each kind there can be from now on."""
 
+    def has_turns(self) -> bool:
+        """Return whether there are turns that have not ended."""
+
     def engine_failed(self, reason: str, said: str) -> None:
         """Hear that no workers can be started any more, and what was printed about it."""
 

@@ -38,19 +38,23 @@ class Cluster:
     """The connection to one scheduler, from `open` to `close`."""
 
     # The whole state: the client, the workers in use, why others are not, those that are being
-    # joined, the watching task.
+    # joined, the watching task; whether there ever was one, and whether it was said that none is.
     def __init__(
         self,
         address: str,
         opening: Callable[[int], relay.Opening],
         joined: Joined,
         lost: Callable[[str], None],
+        is_needed: Callable[[], bool],
     ) -> None:
         self.address = address
         self.used: set[str] = set()
         self._opening = opening
         self._joined = joined
         self._lost = lost
+        self._is_needed = is_needed
+        self._had_some = False
+        self._said_none = False
         self._refused: dict[str, str] = {}
         self._joining: dict[str, asyncio.Task[None]] = {}
         self._client: Any = None
@@ -124,8 +128,22 @@ class Cluster:
                     silent += 1
                     if silent == _SILENCES:
                         raise
+                self._say_whether_turns_wait()
         except OSError as error:  # a TimeoutError is one too
             self._lost(f"the Dask scheduler at {self.address} is lost: {_words(error)}")
+
+    def _say_whether_turns_wait(self) -> None:
+        """Say once that turns wait since there is no worker, and once that there are some."""
+        if self.used:
+            if self._said_none:
+                workers = f"{len(self.used)} Dask workers are"
+                are = "1 Dask worker is" if len(self.used) == 1 else workers
+                again = " again" if self._had_some else ""
+                _log.warning("%s there%s: turns go on", are, again)
+            self._said_none, self._had_some = False, True
+        elif not self._said_none and self._is_needed():
+            self._said_none = True
+            _log.warning("no Dask worker at %s can be used now: turns wait for one", self.address)
 
     async def _look(self) -> None:
         """Begin to join every worker that is new."""
@@ -169,6 +187,7 @@ class Cluster:
         else:
             self.used.add(name)
             self._joined(name, threads, comm, offset)
+            self._say_whether_turns_wait()
 
     async def _connect(self, name: str, threads: int) -> tuple[Comm, float]:
         """Return a comm to a site, and how far this clock is ahead of its clock."""

@@ -20,6 +20,7 @@ from hmz_mp.core.loop import Driver
 from hmz_mp.core.shipment import Shipment
 from hmz_mp.engines.dask import relay
 from hmz_mp.engines.dask.cluster import Cluster, prefixes
+from hmz_mp.engines.dask.kept import Account, Worth
 from hmz_mp.engines.dask.stream import Stream
 from hmz_mp.engines.packing import pack
 from hmz_mp.engines.protocol import OLDEST, EngineEvents
@@ -36,15 +37,38 @@ _END_GRACE = 15.0  # seconds that a site has to end everything, more than it tak
 class _Site:
     """One Dask worker, as the engine knows it."""
 
-    __slots__ = ("address", "listener", "offset", "slots", "stream", "workers")
+    __slots__ = ("account", "address", "listener", "offset", "slots", "stream", "workers")
 
-    def __init__(self, address: str, slots: int, stream: Stream[relay.FromSite], offset: float):
+    def __init__(
+        self,
+        address: str,
+        slots: int,
+        stream: Stream[relay.FromSite],
+        offset: float,
+        account: Account,
+    ) -> None:
         self.address = address
         self.slots = slots
         self.stream = stream
         self.offset = offset  # to be added to times of its clock
         self.workers: dict[int, _Worker] = {}
         self.listener: asyncio.Task[None] | None = None
+        self.account = account  # of the large pieces of frames that it keeps
+
+    def send_frame(self, worker: int, body: bytes, buffers: Sequence[Buffer]) -> None:
+        """Send a worker's frame, but for large pieces of it that are kept there.
+
+        Without a ``body`` the first buffer is that.
+        """
+        account, send = self.account, self.stream.send
+        if body and not account.concerns(buffers):
+            send(relay.Frame(worker, body, len(buffers)), buffers)
+            return
+        pieces, sent = account.take(buffers)
+        send(relay.Pieces(worker, body, pieces, len(sent)), sent)
+        surplus = account.surplus()
+        if surplus:
+            send(relay.Discard(surplus))
 
     def load(self, kind: Kind) -> float:
         """Return how full it would be with one more worker of a kind."""
@@ -76,7 +100,8 @@ class DaskEngine:
     """Runs one pool's workers on a cluster. asyncio only, as Dask is."""
 
     # The whole state: the cluster, its sites that are in use, the workers alive, what was said of
-    # the paths and of cloudpickle, and whether the end has begun.
+    # the paths and of cloudpickle, whether the end has begun, and which large pieces of frames are
+    # worth digesting.
     def __init__(
         self,
         driver: Driver,
@@ -94,12 +119,15 @@ class DaskEngine:
         self._most = most
         self._initializer = initializer
         self._log_level = log_level
-        self._cluster = Cluster(address, self._opening, self._joined, self._scheduler_lost)
+        self._cluster = Cluster(
+            address, self._opening, self._joined, self._scheduler_lost, events.has_turns
+        )
         self._sites: dict[str, _Site] = {}
         self._workers: dict[int, _Worker] = {}
         self._paths: tuple[list[str], str] = ([], "")
         self._by_value = False
         self._closing = False
+        self._worth = Worth()
 
     async def open(self) -> None:
         """Connect to the cluster. Raises `BadInput` where that cannot be."""
@@ -131,7 +159,9 @@ class DaskEngine:
     def _joined(self, address: str, slots: int, comm: Comm, offset: float) -> None:
         """Use a Dask worker from now on."""
         stream = Stream(comm, relay.decode_from_site)
-        site = self._sites[address] = _Site(address, max(1, slots), stream, offset)
+        account = Account(self._worth)
+        site = _Site(address, max(1, slots), stream, offset, account)
+        self._sites[address] = site
         site.listener = asyncio.get_running_loop().create_task(self._listen(site))
         if self._by_value:
             stream.send(relay.ByValue())
@@ -241,9 +271,11 @@ class DaskEngine:
         known = self._workers.get(worker)
         if known is None:
             return
-        send = known.site.stream.send
-        for body, buffers in pack(jobs, known.kind, known.functions, _NoSharedMemory()):
-            send(relay.Frame(worker, body, len(buffers)), buffers)
+        send_frame = known.site.send_frame
+        *functions, calls = pack(jobs, known.kind, known.functions, _NoSharedMemory())
+        for body, _ in functions:  # each of one large function, the same for every worker
+            send_frame(worker, b"", [body])
+        send_frame(worker, *calls)
 
     def forget(self, functions: Sequence[int], sessions: Sequence[int]) -> None:
         """Tell workers that functions and sessions will not be named again."""

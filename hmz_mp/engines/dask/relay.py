@@ -14,6 +14,7 @@ __all__ = [
     "Close",
     "Closed",
     "Died",
+    "Discard",
     "Failed",
     "Frame",
     "FromSite",
@@ -24,6 +25,8 @@ __all__ = [
     "Missed",
     "Opening",
     "Paths",
+    "Piece",
+    "Pieces",
     "Start",
     "ToSite",
     "decode_from_site",
@@ -115,6 +118,32 @@ class Close(Message, frozen=True, tag=8):
     orderly: bool
 
 
+class Piece(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One buffer of `Pieces`: the batch's next one if it ``comes``, else what is kept there.
+
+    What comes with a digest is kept under it, until a `Discard` names that.
+    """
+
+    digest: bytes
+    comes: bool
+    writable: bool  # where it arrives, of what is kept
+
+
+class Pieces(Message, frozen=True, tag=9):
+    """A frame to a worker with large buffers. Of one without a ``body`` that is the first."""
+
+    worker: int
+    body: bytes
+    pieces: list[Piece]
+    buffers: int
+
+
+class Discard(Message, frozen=True, tag=10):
+    """Keep some pieces no longer."""
+
+    digests: list[bytes]
+
+
 # From a site.
 
 
@@ -154,7 +183,7 @@ class Closed(Message, frozen=True, tag=6):
     """Nothing is left there."""
 
 
-ToSite = Frame | Start | Kill | Paths | ByValue | Bound | Measure | Close
+ToSite = Frame | Start | Kill | Paths | ByValue | Bound | Measure | Close | Pieces | Discard
 FromSite = Frame | Died | Missed | Failed | Held | Closed
 
 encode = msgspec.msgpack.Encoder().encode

@@ -22,6 +22,7 @@ from distributed.comm.core import Comm
 from hmz_mp.core.cpus import worker_environment
 from hmz_mp.core.loop import AsyncioDriver
 from hmz_mp.engines.dask import relay
+from hmz_mp.engines.dask.kept import Kept
 from hmz_mp.engines.dask.stream import Stream
 from hmz_mp.engines.local import LocalEngine
 from hmz_mp.engines.zygote import ZygoteConfig, own_path
@@ -88,10 +89,12 @@ class _SiteEngine(LocalEngine):
 class _Site:
     """One coordinator's workers in this Dask worker. Hears what happens to them (EngineEvents)."""
 
-    # The whole state: the stream, the engine with the workers, and what it was opened with.
+    # The whole state: the stream, the engine with the workers, what it was opened with, and the
+    # large pieces of frames that are kept.
     def __init__(self, stream: Stream[relay.ToSite], opening: relay.Opening) -> None:
         self._stream = stream
         self._opening = opening
+        self._kept = Kept()
         path, cwd = self._localized(opening.sys_path, opening.cwd)
         config = ZygoteConfig(
             preload=opening.preload,
@@ -115,15 +118,23 @@ class _Site:
         async for messages, buffers in self._stream.batches():
             at = 0
             for message in messages:
-                if isinstance(message, relay.Frame):
+                if isinstance(message, (relay.Frame, relay.Pieces)):
                     own = buffers[at : at + message.buffers]
                     at += message.buffers
-                    self.engine.send_frame(message.worker, message.body, own)
+                    self._frame(message, own)
                 elif isinstance(message, relay.Close):
                     await self._end(orderly=message.orderly)
                     return
                 else:
                     self._take(message)
+
+    def _frame(self, frame: relay.Frame | relay.Pieces, buffers: list[Buffer]) -> None:
+        body = frame.body
+        if isinstance(frame, relay.Pieces):
+            buffers = self._kept.put_together(frame.pieces, buffers)
+            if not body:
+                body = bytes(buffers.pop(0))
+        self.engine.send_frame(frame.worker, body, buffers)
 
     def _take(self, message: relay.ToSite) -> None:
         engine = self.engine
@@ -137,6 +148,8 @@ class _Site:
             engine.prepare_by_value()
         elif isinstance(message, relay.Bound):
             engine.bound_outputs()
+        elif isinstance(message, relay.Discard):
+            self._kept.forget(message.digests)
         elif isinstance(message, relay.Measure):
             held = engine.resident_memory(message.worker, tree=message.tree)
             self._stream.send(relay.Held(message.worker, message.tree, held))
@@ -212,6 +225,10 @@ class _Site:
 
     def capacity_changed(self, workers: int) -> None:
         """Hear how many workers there can be; the local engine never says so."""
+
+    def has_turns(self) -> bool:
+        """Return False: which turns there are is known to the coordinator alone."""
+        return False
 
     def engine_failed(self, reason: str, said: str) -> None:
         """Hear that no workers can be started."""

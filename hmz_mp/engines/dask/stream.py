@@ -79,11 +79,9 @@ class Stream(Generic[_Received]):
 def _written(messages: list[Any], buffers: list[Buffer]) -> dict[str, Any]:
     message: dict[str, Any] = {"messages": relay.encode(messages)}
     if buffers:
-        views = [memoryview(buffer).cast("B") for buffer in buffers]
-        message["writable"] = [not view.readonly for view in views]
-        message["buffers"] = [
-            to_serialize(bytes(view)) if view.nbytes > _LARGE else bytes(view) for view in views
-        ]
+        message["writable"] = [not memoryview(buffer).readonly for buffer in buffers]
+        flat = [buffer if isinstance(buffer, bytes) else bytes(buffer) for buffer in buffers]
+        message["buffers"] = [to_serialize(one) if len(one) > _LARGE else one for one in flat]
     return message
 
 

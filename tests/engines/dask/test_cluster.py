@@ -47,6 +47,37 @@ def test_a_worker_without_hmz_mp() -> None:
     assert "install there" in said
 
 
+def test_that_turns_wait_is_said_once_each_time(caplog: pytest.LogCaptureFixture) -> None:
+    needed = False
+
+    def ignore(*_: Any) -> Any:
+        return None
+
+    made = cluster.Cluster("there:1", ignore, ignore, ignore, lambda: needed)
+
+    def said() -> list[str]:
+        made._say_whether_turns_wait()
+        lines = [record.getMessage() for record in caplog.records]
+        caplog.clear()
+        return lines
+
+    none = "no Dask worker at there:1 can be used now: turns wait for one"
+    assert said() == []  # nothing waits
+    needed = True
+    assert said() == [none]
+    assert said() == []
+    made.used.add("one")
+    assert said() == ["1 Dask worker is there: turns go on"]
+    assert said() == []
+    made.used.clear()
+    assert said() == [none]
+    made.used |= {"two", "three"}
+    assert said() == ["2 Dask workers are there again: turns go on"]
+    made.used.clear()
+    needed = False
+    assert said() == []
+
+
 def test_a_scheduler_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "_PATIENCE", 0.5)
 

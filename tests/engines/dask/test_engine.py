@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,7 +68,7 @@ async def test_a_killed_dask_worker_loses_nothing(cluster: LoopbackCluster, tmp_
 
 
 async def test_a_killed_dask_worker_is_blamed_for_what_ran_alone(
-    cluster: LoopbackCluster, tmp_path: Path
+    cluster: LoopbackCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.add_worker(1)
     cluster.wait_for_workers(1)
@@ -82,9 +84,39 @@ async def test_a_killed_dask_worker_is_blamed_for_what_ran_alone(
         assert caught.value.pid == int(written(path))
         await await_until(lambda: not is_alive(int(written(path))))
         assert not behind[0].done()  # there is no worker, and it waits for one
+        await await_until(lambda: caplog.records)
         cluster.add_worker(1)
         async with asyncio.timeout(30):
             assert await asyncio.gather(*behind) == list(range(20))
+    assert [record.getMessage() for record in caplog.records if record.name == "hmz_mp"] == [
+        f"no Dask worker at {cluster.address} can be used now: turns wait for one",
+        "1 Dask worker is there again: turns go on",
+    ]
+
+
+def test_the_command_line_says_that_turns_wait(cluster: LoopbackCluster, tmp_path: Path) -> None:
+    (tmp_path / "items").mkdir()
+    (tmp_path / "items" / "one.py").write_text("x = 1\n")
+    with subprocess.Popen(
+        [
+            *(sys.executable, "-m", "hmz_mp", "exec", "--include", "*.py"),
+            *("-a", "tool/hmz_mp.toolbox.python:outline", "--engine", f"dask://{cluster.address}"),
+        ],
+        cwd=tmp_path / "items",
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        try:
+            assert process.stderr is not None
+            said = [next(process.stderr)]
+            cluster.add_worker(1)
+            said += process.stderr
+        finally:
+            process.kill()
+    assert said[0].endswith("can be used now: turns wait for one\n")
+    assert "1 Dask worker is there: turns go on\n" in said
+    assert "1 ok" in "".join(said)
 
 
 async def test_a_worker_below_a_nanny_is_replaced_when_it_is_killed(
@@ -199,9 +231,6 @@ anyio.run(main)
 def test_nothing_is_left_of_a_coordinator_that_was_killed(
     cluster: LoopbackCluster, tmp_path: Path
 ) -> None:
-    import subprocess
-    import sys
-
     cluster.add_worker(1)
     cluster.wait_for_workers(1)
     path = tmp_path / "pid"

@@ -13,6 +13,8 @@ TO_SITE: list[Any] = [
     relay.Bound(),
     relay.Measure(1, False),
     relay.Close(True),
+    relay.Pieces(1, b"", [relay.Piece(b"\xff", True, False), relay.Piece(b"", True, True)], 2),
+    relay.Discard([b"\xff"]),
 ]
 FROM_SITE: list[Any] = [
     relay.Frame(1, b"\xff", 2),
