@@ -18,7 +18,7 @@ WORKER = "hmz_mp_worker"
 FLOOR = {"hmz_mp.errors", "hmz_mp.core.ambient"}
 ENGINE_ROOM = FLOOR | {"hmz_mp.core", "hmz_mp.engines", WORKER}
 TOOLS = {"hmz_mp.portal", "hmz_mp.tools", "hmz_mp.toolbox", "hmz_mp.futures"}
-LEAVES = {"hmz_mp.items", "hmz_mp.terminal", "hmz_mp.worktrees"}
+LEAVES = {"hmz_mp.items", "hmz_mp.shipping", "hmz_mp.terminal", "hmz_mp.worktrees"}
 DRIVEN = {"hmz_mp.agents", "hmz_mp.fanin", "hmz_mp.dispatch"}
 ANYTHING = {"hmz_mp"}
 
@@ -38,6 +38,7 @@ MAY_IMPORT = {
     "hmz_mp.terminal": FLOOR,
     "hmz_mp.items": {*FLOOR, "hmz_mp.terminal"},
     "hmz_mp.worktrees": {*FLOOR, WORKER},
+    "hmz_mp.shipping": {*FLOOR, "hmz_mp.items", WORKER},
     "hmz_mp.portal": ENGINE_ROOM,
     "hmz_mp.tools": ENGINE_ROOM | TOOLS,
     "hmz_mp.toolbox": ENGINE_ROOM | TOOLS,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hmz_mp.agents.turns import TurnEvent
     from hmz_mp.agents.usage import Spent
     from hmz_mp.core.limits import AtOnce
+    from hmz_mp.shipping.sending import Shipping
 
 __all__ = ["Agent", "agent_from_spec"]
 
@@ -70,6 +71,16 @@ class Agent:
     def converses(self) -> bool:
         """Whether it is an agent that keeps conversations, with a service of its own."""
         return self._engine.converses
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that its code is in, where that is the user's own."""
+        return self._engine.files
+
+    def check_shipping(self, shipping: Shipping) -> None:
+        """Raise `BadInput` where its code cannot be sent with its turns."""
+        if self.files:
+            shipping.as_sent(self._engine.args)
 
     @property
     def prices(self) -> bool:

@@ -30,7 +30,8 @@ class Engine(NamedTuple):
     is given the `Request` itself. Such an agent can be told something in the middle of a turn,
     unless ``interjects`` is false. ``holds`` is what has to live as long as the agent.
 
-    ``source`` is a digest of the code that answers, where that is the user's own.
+    ``source`` is a digest of the code that answers, where that is the user's own, and ``files``
+    are the files that it is in.
     """
 
     call: Callable[..., Any]
@@ -45,3 +46,4 @@ class Engine(NamedTuple):
     account: str = ""
     programs: bool = False
     source: str = ""
+    files: tuple[str, ...] = ()

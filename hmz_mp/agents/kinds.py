@@ -17,8 +17,9 @@ from hmz_mp.agents.acp import acp_engine
 from hmz_mp.agents.chat import chat_engine
 from hmz_mp.agents.coding import claude_engine, codex_engine
 from hmz_mp.agents.engine import Engine
+from hmz_mp.agents.identity import digest_of_files
 from hmz_mp.agents.options import pool_options
-from hmz_mp.agents.sources import source_of_command, source_of_function
+from hmz_mp.agents.sources import files_of_command, files_of_function
 from hmz_mp.errors import BadInput
 from hmz_mp_worker.backends import sh, tool
 
@@ -55,9 +56,11 @@ def _tool(spec: Spec) -> Engine:
     target = f"{where}:{name}"
     function = _loaded(spec, target, directory)
     call = tool.aturn if function.is_async else tool.turn
+    files = files_of_function(where, function.function)
     return Engine(
         *(call, (target, directory), function.is_async, spec.text, pool_options(spec)),
-        source=source_of_function(where, function.function),
+        source=digest_of_files(*files),
+        files=files,
     )
 
 
@@ -93,8 +96,11 @@ def _sh(spec: Spec) -> Engine:
     program = words[0]
     if "/" not in program and "{" not in program and shutil.which(program) is None:
         raise BadInput(f"agent {spec.text!r}: there is no program {program!r} on PATH")
+    files = files_of_command(words)
     return Engine(
-        *(sh.aturn, (words,), True, words, pool_options(spec)), source=source_of_command(words)
+        *(sh.aturn, (words,), True, words, pool_options(spec)),
+        source=digest_of_files(*files),
+        files=files,
     )
 
 

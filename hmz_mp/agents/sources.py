@@ -12,18 +12,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hmz_mp.agents.identity import digest_of_files
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["source_of_command", "source_of_function"]
+__all__ = ["files_of_command", "files_of_function"]
 
 _INTERPRETER = re.compile(r"(python|pypy|node|ruby|perl|bash|sh|zsh)[\d.]*\Z")
 
 
-def source_of_function(where: str, function: Callable[..., Any]) -> str:
-    """Return a digest of the file of a target, and of the one that its function is defined in.
+def files_of_function(where: str, function: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the file of a target, and the one that its function is defined in.
 
     What these import is not looked at.
     """
@@ -32,15 +30,15 @@ def source_of_function(where: str, function: Callable[..., Any]) -> str:
         file = getattr(sys.modules.get(name or ""), "__file__", None)
         if file is not None:
             files.append(inspect.getsourcefile(sys.modules[name or ""]) or file)
-    return digest_of_files(*dict.fromkeys(files))
+    return tuple(dict.fromkeys(files))
 
 
-def source_of_command(words: Sequence[str]) -> str:
-    """Return a digest of a command's script: the program itself, if it is written as a path.
+def files_of_command(words: Sequence[str]) -> tuple[str, ...]:
+    """Return a command's script: the program itself, if it is written as a path.
 
     For an interpreter it is the first argument. Other arguments may be what the command writes to.
     """
     scripts = [words[0]] if "/" in words[0] else []
     if _INTERPRETER.match(Path(words[0]).name):
         scripts = [word for word in words[1:2] if not word.startswith("-")]
-    return digest_of_files(*(script for script in scripts if Path(script).is_file()))
+    return tuple(script for script in scripts if Path(script).is_file())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hmz_mp import portal
 from hmz_mp.agents.failures import busy_of, pressure_of, worth_retrying
 from hmz_mp.agents.identity import Identities
-from hmz_mp.agents.placing import in_worktree, placed
+from hmz_mp.agents.placing import placed
 from hmz_mp.agents.schema import decoder_for
 from hmz_mp.agents.turns import AgentTurn, TurnEvent
 from hmz_mp.agents.usage import Usages
@@ -155,7 +155,7 @@ class Submitter:
         A turn that the agent or the run refuses has ended, with `Stopped`.
         """
         decode = None if schema is None else decoder_for(schema)
-        at, tree = placed(cwd, None if session is None else (self, session))
+        at, own = placed(cwd, None if session is None else (self, session))
         if session is None:
             self.opened += 1
             session, kept_as = f"{self.id}-{self.opened}", ""
@@ -173,7 +173,7 @@ class Submitter:
             place=place,
             prompt=prompt.text,
             path=prompt.file,
-            cwd=at if tree is None else None,
+            cwd=at if own is None else None,
             identity=identity,
             kept_as=kept_as,
         )
@@ -187,7 +187,7 @@ class Submitter:
         )
         task = run.task if run is not None else ""
         engine = self._engine
-        arguments: tuple[Any, ...]
+        asked: tuple[Any, ...]
         if engine.converses:
             request = Request(
                 prompt.text,
@@ -203,13 +203,12 @@ class Submitter:
                 stream=listener is not None,
                 pursue=pursue,
             )
-            arguments = (*engine.args, request)
+            asked = (request,)
         else:
-            pieces = Request.pieces(prompt.text, record.item_id, record.path, task, at)
-            arguments = (*engine.args, *pieces)
-        call = engine.call
-        if tree is not None:
-            call, arguments = in_worktree(tree, call, arguments, waits=engine.waits)
+            asked = Request.pieces(prompt.text, record.item_id, record.path, task, at)
+        call, arguments = engine.call, (*engine.args, *asked)
+        if own is not None:
+            call, arguments = own.around(engine, asked, record.path)
         submit = partial(view.submit, call, *arguments)
         self._submit(turn, submit)
         return turn

@@ -21,7 +21,7 @@ from hmz_mp.agents.verdicts import judged
 from hmz_mp.core.turns import PutBack, Said, Shipped
 from hmz_mp.errors import PoolClosed, Stopped
 from hmz_mp_worker.backends.protocol import AGENT, Opened, Spent, read_agent_event
-from hmz_mp_worker.worktrees.turns import Edited
+from hmz_mp_worker.placing import Edited
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence

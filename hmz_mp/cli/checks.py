@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from hmz_mp.core.limits import AtOnce
     from hmz_mp.flows import Flow
 
-__all__ = ["Checked", "Options", "SelectedItems", "check", "set_widths"]
+__all__ = ["SHIP_NEEDS", "Checked", "Options", "SelectedItems", "check", "set_widths"]
+
+SHIP_NEEDS = "--ship needs"  # begins what is said where there is no checkout for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +63,18 @@ class Options:
     budget: Budget = NO_BUDGET
     dry_run: bool = False
     worktree: bool = False
+    ship: bool = False
+    ship_also: tuple[str, ...] = ()
     style: Style | None = None
     quiet: bool = False
     resume: str | None = None  # the run that goes on; with `retry`, only what failed in it
     retry: bool = False
     watch: bool = False
+
+    @property
+    def workers_cwd(self) -> str | None:
+        """Where workers are to be: somewhere that every machine has, if files go with turns."""
+        return "/" if self.ship and self.engine != LOCAL else None
 
     @property
     def selects(self) -> bool:
@@ -153,6 +162,8 @@ def check(options: Options) -> Checked:
     _check_engine(options)
     if options.worktree:
         Checkout.find(root)
+    if options.ship:
+        Checkout.find(root, SHIP_NEEDS)
     items = SelectedItems(root, options)
     if options.selects or flow.path.parent == BUILT_IN:
         items()
@@ -176,20 +187,27 @@ def _check_engine(options: Options) -> None:
         check_engine(options.engine)
     except ValueError as error:
         raise BadInput(f"--engine: {error}") from error
+    if options.worktree and options.ship:
+        raise BadInput("--worktree and --ship cannot be used together: each gives a turn its files")
     if options.worktree and options.engine != LOCAL:
-        raise BadInput("--worktree makes worktrees on this machine: it takes --engine local")
+        raise BadInput(
+            "--worktree makes worktrees on this machine: it takes --engine local; on others, "
+            "--ship gives each turn a directory of its own"
+        )
+    if options.ship_also and not options.ship:
+        raise BadInput("--ship-also says what goes with each turn's file, and there is no --ship")
 
 
-def _usable(engine: str) -> int:
-    """Return how many turns that compute an engine bears at once now.
+def _usable(options: Options) -> int:
+    """Return how many turns that compute the engine bears at once now.
 
     A cluster is connected to for that. Raises `BadInput` where it cannot be used.
     """
-    if engine == LOCAL:
+    if options.engine == LOCAL:
         return usable_cpus()
 
     async def ask() -> int:
-        async with Pool(engine=engine) as pool:
+        async with Pool(engine=options.engine, cwd=options.workers_cwd) as pool:
             return pool.width
 
     return anyio.run(ask)
@@ -209,7 +227,7 @@ def set_widths(options: Options, agents: Sequence[Agent]) -> tuple[AtOnce, int |
     many workers. Where no number is given, agents with a service of their own find out how many of
     their turns go at once, and so do others that wait if that is asked for.
     """
-    usable = _usable(options.engine)
+    usable = _usable(options)
     if isinstance(options.at_once, int):
         return options.at_once, options.workers or options.at_once or None
     cpus = options.workers or usable

@@ -135,6 +135,8 @@ def _recorded(checked: Checked) -> dict[str, object]:
         "max_cost": options.budget.max_cost or None,
         "max_tokens": options.budget.max_tokens or None,
         "worktree": options.worktree,
+        "ship": options.ship,
+        "ship_also": options.ship_also,
     }
 
 
@@ -212,6 +214,7 @@ class Conductor:
             timeout=options.timeout,
             retries=options.retries,
             engine=options.engine,
+            cwd=options.workers_cwd,
         )
         self._run = Run(
             pool=pool,

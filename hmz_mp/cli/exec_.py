@@ -177,6 +177,18 @@ def _money(context: click.Context, option: click.Parameter, value: float | None)
     help="Run each turn in a git worktree, and apply what they changed here at the end.",
 )
 @click.option(
+    "--ship",
+    is_flag=True,
+    help="Send each turn its file, to run in a directory of its own, and apply what they changed "
+    "here at the end: for machines that do not share this one's files.",
+)
+@click.option(
+    "--ship-also",
+    multiple=True,
+    metavar="GLOB",
+    help="Send files that match this gitignore pattern with every turn; may be repeated.",
+)
+@click.option(
     "--resume",
     metavar="RUN|last",
     help="Go on with a run that was cut short: what was answered is not run again.",

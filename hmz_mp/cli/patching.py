@@ -11,8 +11,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hmz_mp.cli.checks import SHIP_NEEDS
+from hmz_mp.engines.choice import LOCAL
 from hmz_mp.errors import BadInput
 from hmz_mp.runs.patches import PatchJournal
+from hmz_mp.shipping.sending import Shipping
 from hmz_mp.terminal import printable
 from hmz_mp.worktrees.applying import Application, NotApplied, apply_patches
 from hmz_mp.worktrees.trees import Worktrees
@@ -32,7 +35,7 @@ _LISTED = 5
 
 
 def make_worktrees(checked: Checked, ledger: Ledger) -> Worktrees:
-    """Return a run's worktrees: opened, with ``--worktree``. Raises `BadInput`."""
+    """Return a run's worktrees: opened, with ``--worktree`` and ``--ship``. Raises `BadInput`."""
 
     def note(checkout: Checkout, base: str) -> None:
         if ledger.error is not None:
@@ -40,18 +43,43 @@ def make_worktrees(checked: Checked, ledger: Ledger) -> Worktrees:
         with PatchJournal(ledger.directory) as journal:
             journal.note_checkout(checkout, base)
 
-    every_turn = checked.options.worktree
-    trees = Worktrees(checked.root, ledger.run_id, every_turn=every_turn, on_open=note)
-    if every_turn:
+    options = checked.options
+    trees = Worktrees(
+        checked.root,
+        ledger.run_id,
+        every_turn=options.worktree,
+        who=SHIP_NEEDS if options.ship else "worktrees need",
+        on_open=note,
+    )
+    if options.worktree or options.ship:
         try:
             opened = trees.open()
             _check_items(checked, opened)
+            if options.ship:
+                trees.shipping = _make_shipping(checked, opened, ledger.run_id)
         except BadInput:
             trees.close()
             ledger.finish("bad input", _BAD_INPUT, {})
             raise
-        say_lines(_about_submodules(opened.checkout.submodules()))
+        say_lines(_about_submodules(opened.checkout.submodules(), ships=options.ship))
     return trees
+
+
+def _make_shipping(checked: Checked, opened: Opened, run_id: str) -> Shipping:
+    shipping = Shipping(
+        opened,
+        run_id,
+        also=checked.options.ship_also,
+        code=[file for agent in checked.agents for file in agent.files],
+        elsewhere=checked.options.engine != LOCAL,
+    )
+    try:
+        for agent in checked.agents:
+            agent.check_shipping(shipping)
+    except BaseException:
+        shipping.close()
+        raise
+    return shipping
 
 
 def _check_items(checked: Checked, opened: Opened) -> None:
@@ -63,18 +91,21 @@ def _check_items(checked: Checked, opened: Opened) -> None:
     if missing:
         names = ", ".join(repr(os.fsdecode(path)) for path in missing[:_LISTED])
         more = f" and {len(missing) - _LISTED:,} more" if len(missing) > _LISTED else ""
+        ships = checked.options.ship
+        option, where = ("--ship", "sent") if ships else ("--worktree", "in the worktrees")
         raise BadInput(
-            f"--worktree: {names}{more} will not be in the worktrees: git ignores it, or it is in "
+            f"{option}: {names}{more} will not be {where}: git ignores it, or it is in "
             "a submodule or a repository of its own"
         )
 
 
-def _about_submodules(names: list[str]) -> list[str]:
+def _about_submodules(names: list[str], *, ships: bool = False) -> list[str]:
     if not names:
         return []
     named = ", ".join(printable(name) for name in names[:_SUBMODULES])
     more = f" and {len(names) - _SUBMODULES:,} more" if len(names) > _SUBMODULES else ""
-    return [f"warning: submodules are empty in worktrees: {named}{more}"]
+    what = "not sent" if ships else "empty in worktrees"
+    return [f"warning: submodules are {what}: {named}{more}"]
 
 
 def apply_run(trees: Worktrees, ledger: Ledger, *, as_planned: bool) -> Application:

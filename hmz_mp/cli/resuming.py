@@ -29,7 +29,7 @@ __all__ = ["as_given", "resumed_lines", "take_up", "with_recorded"]
 _SELECTING = frozenset(("include", "exclude", "changed_since", "items", "nul"))
 _OPTIONS = (
     *("settings", "at_once", "workers", "engine", "timeout", "retries", "max_failures"),
-    *("max_cost", "max_tokens", "worktree"),
+    *("max_cost", "max_tokens", "worktree", "ship", "ship_also"),
 )
 
 
@@ -68,6 +68,7 @@ def with_recorded(run: str, given: dict[str, Any], written: Collection[str]) -> 
     if "task" not in written:
         options["task"] = summary.task
     options["agents"] = options["agents"] or summary.agents
+    options["ship_also"] = tuple(options["ship_also"])
     return options
 
 

@@ -6,6 +6,7 @@ Looked at for each call of such a function, so all that is compared is identity.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -44,12 +45,17 @@ class Carried:
         self._cells: list[tuple[Any, Any]] = []
 
     def __bool__(self) -> bool:
-        return bool(self._functions)
+        return bool(self._functions or self._dicts)
 
     def collect(self, call: Any) -> bool:
         """Take in what ``call`` carries by value; return whether a change of it would be seen."""
         if isinstance(call, (BuiltinFunctionType, type)):
             return True
+        if type(call) is partial:
+            # Its function and its arguments stay what they are; its keywords need not.
+            self._dicts += [(call.keywords, 0), (vars(call), 0)]
+            carries = not call.keywords and not vars(call) and all(map(self._is_seen, call.args))
+            return carries and self.collect(call.func)
         if not isinstance(call, FunctionType):
             return False
         return is_by_reference(call) or self._collect(call)

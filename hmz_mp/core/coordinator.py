@@ -18,6 +18,7 @@ from hmz_mp.core.commands import CancelTurn, Fail, Kill, PutBack, Retire, Ship
 from hmz_mp.core.events import log_here, read_event
 from hmz_mp.core.functions import NO_FUNCTION, Function
 from hmz_mp.core.jobs import Job, JobState, Kind, Lane, WorkerState
+from hmz_mp.core.late import LatePayload
 from hmz_mp.core.loop import Driver, Handle
 from hmz_mp.core.outcomes import another, failure_of, unloadable
 from hmz_mp.core.policy import Policy
@@ -75,7 +76,11 @@ class Coordinator:
     # From the caller.
 
     def submit(
-        self, function: Function, payload: bytes | Payload, lane: Lane, settings: Settings
+        self,
+        function: Function,
+        payload: bytes | Payload | LatePayload,
+        lane: Lane,
+        settings: Settings,
     ) -> Turn:
         """Queue a call in a lane; return its turn, of the loop's kind."""
         if self.broken is not None:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from hmz_mp.core.carried import Carried
 from hmz_mp.core.importable import by_value_names, is_importable, replaced
 from hmz_mp.core.jobs import Kind, Timing
+from hmz_mp.core.late import PLACEHOLDER, Late, LatePayload
 from hmz_mp.errors import Unpicklable
 from hmz_mp_worker.payload import (
     INLINE_CEILING,
@@ -239,10 +240,13 @@ def _dump(value: Any) -> Payload:
     return payload
 
 
-def pack_arguments(call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes | Payload:
+def pack_arguments(
+    call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> bytes | Payload | LatePayload:
     """Pickle a call's arguments: the positional ones alone where they are plain and small.
 
-    Raises `Unpicklable`, naming the one that cannot be pickled.
+    A first one that is `Late` is left out. Raises `Unpicklable`, naming the one that cannot be
+    pickled.
     """
     if not kwargs and _WITHOUT_BUFFERS.issuperset(map(type, args)):
         data = pickle.dumps(args, 5)
@@ -250,6 +254,13 @@ def pack_arguments(call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if not kwargs and PLAIN.issuperset(map(type, args)):
         lone = dump_lone_bytes(args)
         return lone if lone is not None else dump((tuple(map(lighten, args)), kwargs))
+    if args and isinstance(args[0], Late):
+        payload = _pack_values(call, (PLACEHOLDER, *args[1:]), kwargs)
+        return LatePayload(args[0], payload.data, payload.buffers[1:])
+    return _pack_values(call, args, kwargs)
+
+
+def _pack_values(call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Payload:
     args = tuple(map(lighten, args))
     try:
         for value in (*args, *kwargs.values()):

@@ -10,6 +10,7 @@ import msgspec
 from hmz_mp.core.breaker import Busy
 from hmz_mp.core.functions import Function
 from hmz_mp.core.jobs import Ending, Job
+from hmz_mp.core.late import LatePayload
 from hmz_mp.core.outcomes import failure_of
 from hmz_mp.core.turns import Event, guarded
 from hmz_mp_worker.payload import Payload
@@ -43,11 +44,11 @@ class Shipment(Job, eq=False, gc=False, kw_only=True):
     """A job with its function, its arguments, and how it ran.
 
     ``payload`` is the pickle of the positional arguments where there is nothing else to ship, and
-    a `Payload` of both kinds of arguments otherwise.
+    a `Payload` of both kinds of arguments otherwise, or what makes one when it is shipped.
     """
 
     function: Function
-    payload: bytes | Payload = b""
+    payload: bytes | Payload | LatePayload = b""
     settings: Settings = NO_SETTINGS
     pid: int | None = None  # these four once it has run: as in `turns.Account`
     began: float = 0.0

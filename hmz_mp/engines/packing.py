@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from hmz_mp.core.jobs import Kind
+from hmz_mp.core.late import LatePayload
 from hmz_mp.core.shipment import Shipment
 from hmz_mp_worker import wire
 from hmz_mp_worker.framing import Buffer
@@ -85,7 +86,7 @@ def _packed(job: Shipment, inbox: Inbox, buffers: list[Buffer]) -> wire.Call:
     session = lane.id if lane.serial else 0
     if isinstance(payload, bytes):
         return wire.Call(job.ticket, job.function.id, payload, session, keep=lane.keep, plain=True)
-    data, extra = split(payload)
+    data, extra = split(payload.payload() if isinstance(payload, LatePayload) else payload)
     shared = None
     if extra and (shared := inbox.put(extra)) is not None:
         extra = ()

@@ -36,8 +36,11 @@ class Checkout:
     inside: str = ""
 
     @classmethod
-    def find(cls, start: Path) -> Checkout:
-        """Return the checkout around ``start``. Raises `BadInput` when there is none to be used."""
+    def find(cls, start: Path, who: str = "worktrees need") -> Checkout:
+        """Return the checkout around ``start``. Raises `BadInput` when there is none to be used.
+
+        ``who`` begins the sentence that says so.
+        """
         set_here = [name for name in REDIRECTING if name in os.environ]
         if set_here:
             raise BadInput(
@@ -45,19 +48,19 @@ class Checkout:
                 "would work on that repository, and not on its worktree"
             )
         if shutil.which("git") is None:
-            raise BadInput("worktrees need git, and there is none on PATH")
+            raise BadInput(f"{who} git, and there is none on PATH")
         git = Git(str(start.absolute()))
-        _check_version(git)
+        _check_version(git, who)
         try:
             top = git.line("rev-parse", "--show-toplevel")
             git_dir = git.line("rev-parse", "--absolute-git-dir")
         except GitFailed as error:
             raise BadInput(
-                f"worktrees need a git checkout, and {str(start)!r} is in none: {error.reason}"
+                f"{who} a git checkout, and {str(start)!r} is in none: {error.reason}"
             ) from None
         inside = os.path.relpath(os.path.realpath(start), os.path.realpath(top))
         checkout = cls(top, git_dir, "" if inside == "." else inside)
-        checkout._check()
+        checkout._check(who)
         return checkout
 
     def left_out(self, base: str, paths: Iterable[bytes]) -> list[bytes]:
@@ -78,12 +81,12 @@ class Checkout:
         """Return git for it, at its top, with another index if one is given."""
         return Git(self.top, git_dir=self.git_dir, index=index)
 
-    def _check(self) -> None:
+    def _check(self, who: str) -> None:
         git = self.git()
         if git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}", statuses=(0, 1)).returncode:
             raise BadInput(
-                f"the git repository at {self.top!r} has no commits yet, and a "
-                "worktree needs one: commit something first"
+                f"the git repository at {self.top!r} has no commits yet, and {who} one: "
+                "commit something first"
             )
         unmerged = [name.partition(b"\t")[2] for name in git.names("ls-files", "-z", "--unmerged")]
         if unmerged:
@@ -131,8 +134,8 @@ def _above(name: bytes) -> Iterator[bytes]:
         yield name
 
 
-def _check_version(git: Git) -> None:
+def _check_version(git: Git, who: str) -> None:
     said = re.search(r"(\d+)\.(\d+)[\w.]*", git.line("--version"))
     if said is not None and (int(said[1]), int(said[2])) < OLDEST_GIT:
         needed = ".".join(map(str, OLDEST_GIT))
-        raise BadInput(f"worktrees need git {needed} or later, and this is git {said[0]}")
+        raise BadInput(f"{who} git {needed} or later, and this is git {said[0]}")

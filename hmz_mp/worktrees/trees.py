@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from hmz_mp.shipping.sending import Shipping
+
 __all__ = ["Opened", "Worktrees", "current_worktrees", "worktrees_variable"]
 
 
@@ -39,7 +41,8 @@ class Worktrees:
     """The worktrees of the run ``name``, which was started in ``start``.
 
     ``every_turn``: not only those turns that ask for one. ``on_open`` is told of the checkout and
-    the commit before there is any worktree. Methods may be called from any thread.
+    the commit before there is any worktree. ``shipping``, once there is one, has turns run in
+    copies instead. Methods may be called from any thread.
     """
 
     # The whole state: what was opened, if anything was, and the names of sessions' worktrees.
@@ -49,12 +52,15 @@ class Worktrees:
         name: str,
         *,
         every_turn: bool = False,
+        who: str = "worktrees need",
         on_open: Callable[[Checkout, str], object] = lambda *_: None,
     ) -> None:
         self.every_turn = every_turn
         self.opened: Opened | None = None
+        self.shipping: Shipping | None = None
         self._start = start
         self._name = name
+        self._who = who
         self._on_open = on_open
         self._lock = threading.Lock()
         self._sessions: dict[object, str] = {}
@@ -73,7 +79,7 @@ class Worktrees:
             return self.opened
 
     def _open(self) -> Opened:
-        checkout = Checkout.find(self._start)
+        checkout = Checkout.find(self._start, self._who)
         home = Home(self._start, self._name, checkout)
         try:
             base = checkout.snapshot(str(home.path / "snapshot.index"))
@@ -114,6 +120,9 @@ class Worktrees:
         """Remove all of them; returns what could not be removed, as lines."""
         with self._lock:
             opened, self.opened = self.opened, None
+            shipping, self.shipping = self.shipping, None
+        if shipping is not None:
+            shipping.close()
         return opened.home.remove() if opened is not None else []
 
 

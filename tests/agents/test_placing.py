@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from hmz_mp.agents.placing import absolute, in_worktree, placed
+from hmz_mp.agents.engine import Engine
+from hmz_mp.agents.placing import InCopy, InWorktree, absolute, placed
+from hmz_mp.core.late import Late
+from hmz_mp.shipping.sending import Shipping
 from hmz_mp.worktrees import worktree
 from hmz_mp.worktrees.trees import Worktrees, worktrees_variable
 from hmz_mp_worker.worktrees.turns import PLACE, aturn, turn
@@ -44,22 +47,57 @@ def test_only_who_asks_gets_one(trees: Worktrees) -> None:
     assert placed("/x") == ("/x", None)
     assert trees.opened is None
     cwd, tree = placed(worktree())
-    assert (cwd, tree) == (PLACE, (trees.setup(), None))
+    assert (cwd, tree) == (PLACE, InWorktree(trees.setup(), None))
 
 
 def test_every_turn_gets_one_but_where_it_is_told(trees: Worktrees) -> None:
     trees.every_turn = True
-    assert placed(None) == (PLACE, (trees.setup(), None))
+    assert placed(None) == (PLACE, InWorktree(trees.setup(), None))
     assert placed("/x") == ("/x", None)
 
 
 def test_a_session_gets_its_own(trees: Worktrees) -> None:
     names = [placed(worktree(), session)[1] for session in ("a", "b", "a")]
-    assert [name and name[1] for name in names] == ["s1", "s2", "s1"]
+    assert [name and name.name for name in names] == ["s1", "s2", "s1"]
 
 
 def test_what_is_shipped(trees: Worktrees) -> None:
     _, tree = placed(worktree())
     assert tree is not None
-    assert in_worktree(tree, len, [1, PLACE], waits=True) == (aturn, (*tree, len, (1, PLACE)))
-    assert in_worktree(tree, len, (), waits=False) == (turn, (*tree, len, ()))
+    engine = Engine(len, (1,), True, "len", {})
+    assert tree.around(engine, (PLACE,), b"x") == (aturn, (*tree, len, (1, PLACE)))
+    plain = engine._replace(args=(), waits=False)
+    assert tree.around(plain, (), None) == (turn, (*tree, len, ()))
+
+
+# Copies.
+
+
+@pytest.fixture
+def shipping(trees: Worktrees) -> Shipping:
+    """What the run around the test sends with its turns."""
+    trees.shipping = Shipping(trees.open(), "run")
+    return trees.shipping
+
+
+def test_every_turn_gets_a_copy_but_where_it_is_told(shipping: Shipping) -> None:
+    assert placed(None) == placed(worktree()) == (PLACE, InCopy(shipping, None))
+    assert placed("/x") == ("/x", None)
+    names = [placed(None, session)[1] for session in ("a", "b", "a")]
+    assert [name and name.name for name in names] == ["s1", "s2", "s1"]
+
+
+def test_what_is_shipped_with_files(trees: Worktrees, shipping: Shipping) -> None:
+    _, copy = placed(None)
+    assert copy is not None
+    top = trees.open().checkout.top
+    engine = Engine(len, (top,), True, "len", {})
+    call, (late, *rest) = copy.around(engine, (PLACE,), b"x")
+    assert call is shipping.wrap(waits=True)
+    assert isinstance(late, Late)
+    assert b"text\n" in late.read()
+    assert rest == [None, len, (top, PLACE)]
+    coded = engine._replace(files=(f"{top}/x",), waits=False)
+    call, (late, *rest) = copy.around(coded, (), None)
+    assert call is shipping.wrap(waits=False)
+    assert rest == [None, len, ("\0shipped/",)]

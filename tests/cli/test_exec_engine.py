@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import shutil
+import subprocess
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from tests.cli.processes import Project
 from tests.contract.cluster import LoopbackCluster
+from tests.worktrees.support import Repository
 
 needs_dask = pytest.mark.skipif(
     importlib.util.find_spec("distributed") is None, reason="the extra dask is not installed"
@@ -81,3 +83,108 @@ def test_a_run_that_lost_its_scheduler_goes_on(project: Project, cluster: Loopba
     assert cluster.address in done.err  # the engine was the run's
     done = project.exec_here("--resume", "last", "--engine", "local", "--json")
     assert done.status == 0, done.err
+
+
+# Files that go with turns.
+
+TOOL = """
+import os
+from pathlib import Path
+
+import helper
+
+def edit(path: Path):
+    path.write_text(helper.better(path.read_text()))
+    return [helper.better("two"), sorted(one.name for one in Path(".").iterdir())]
+
+def where(path):
+    return os.getcwd()
+"""
+
+
+@pytest.fixture
+def repository(project: Project) -> Repository:
+    made = Repository(project.root)
+    for name in ("f0", "f1", "f2", "f3"):
+        made.write(name, "two\n")
+    made.write("lib/tool.py", TOOL)
+    made.write("lib/helper.py", "def better(text):\n    return text.replace('two', '2')\n")
+    made.write(".gitignore", ".hmz-mp/\n__pycache__/\n")
+    made.commit()
+    return made
+
+
+@pytest.fixture
+def elsewhere(
+    project: Project, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LoopbackCluster]:
+    """Return a cluster whose workers do not see the project."""
+    if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("takes unshare and the right to mount")
+    made = LoopbackCluster(tmp_path_factory.mktemp("elsewhere"))
+    try:
+        for _ in range(2):
+            made.add_worker(2, hidden=project.root)
+        made.wait_for_workers(2)
+        yield made
+    finally:
+        made.close()
+
+
+@needs_dask
+@pytest.mark.slow
+def test_files_go_to_machines_that_do_not_share_them(
+    project: Project, repository: Repository, elsewhere: LoopbackCluster
+) -> None:
+    there = ["--engine", f"dask://{elsewhere.address}"]
+    given = ["--include", "f?", "--json"]
+    edit = ["-a", "tool/lib/tool.py:edit", *given]
+    done = project.exec(*edit, *there)
+    assert done.status == 2
+    assert f"cannot see the working directory {project.root}" in done.err
+    assert "or send files with exec --ship" in done.err
+
+    done = project.exec("--ship", *edit, *there)
+    assert set(done.states.values()) == {"failed"}
+    assert "No module named 'helper'" in done.rows[0]["error"]
+
+    ship = ["--ship", "--ship-also", "lib/helper.py"]
+    done = project.exec(*ship, *edit, *there)
+    assert done.status == 0, done
+    answers = [row["answer"] for row in done.rows]
+    assert answers == [f'["2",[".git",".gitignore","f{n}","lib"]]' for n in range(4)]
+    assert repository.status() == {f" M f{n}".encode() for n in range(4)}
+    assert [repository.read(f"f{n}") for n in range(4)] == [b"2\n"] * 4
+
+    repository.git("checkout", "--quiet", ".")
+    here = project.exec(*ship, *edit)
+    assert [row["answer"] for row in here.rows] == answers
+
+    done = project.exec(*ship, "-a", "tool/lib/tool.py:where", *given, *there)
+    folders = {row["answer"] for row in done.rows}
+    local = project.root.parent.parent  # of pytest's, as the cluster's directory is
+    assert all(folder.startswith(str(local)) for folder in folders)
+    assert not any(Path(folder).parent.parent.exists() for folder in folders)
+    assert not repository.exists(".hmz-mp/worktrees")
+    assert "tool/elsewhere.py is not sent" in project.exec(
+        *ship, "-a", f"tool/{project.tools}:echo", *given, *there
+    ).err.replace(str(project.tools), "tool/elsewhere.py")
+
+
+@needs_dask
+@pytest.mark.slow
+def test_a_worker_s_loss_and_going_on_with_files(
+    project: Project, repository: Repository, elsewhere: LoopbackCluster
+) -> None:
+    there = ["--engine", f"dask://{elsewhere.address}"]
+    command = "sh/sh -c 'kill -9 $PPID'"
+    done = project.exec("--ship", "-a", command, "--include", "f0", "--json", *there)
+    assert done.states == {"f0": "failed"}
+    done = project.exec("--ship", "-a", "sh/sed -i s/two/2/ {path}", "--include", "f?", *there)
+    assert done.status == 0, done
+    elsewhere.workers[0].kill()
+    elsewhere.workers[0].wait()
+    repository.git("checkout", "--quiet", ".")
+    done = project.exec("--retry-failed", "last", "-a", "sh/sed -i s/two/2/ {path}", "--json")
+    assert done.status == 0, done
+    assert repository.status() <= {f" M f{n}".encode() for n in range(4)}

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ _CONFIG = {
     "DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE": "False",
     "DASK_DISTRIBUTED__DIAGNOSTICS__NVML": "False",
 }
+_HIDING = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"')
 
 
 class LoopbackCluster:
@@ -37,13 +39,19 @@ class LoopbackCluster:
         assert self.scheduler.poll() is None, self.said()
         return self._file.exists() and self._file.read_text().rstrip().endswith("}")
 
-    def add_worker(self, threads: int = 2, *, nanny: bool = False) -> subprocess.Popen[bytes]:
-        """Start a worker, below a nanny or not; it joins while the caller goes on."""
+    def add_worker(
+        self, threads: int = 2, *, nanny: bool = False, hidden: Path | None = None
+    ) -> subprocess.Popen[bytes]:
+        """Start a worker, below a nanny or not; it joins while the caller goes on.
+
+        It sees nothing of what is in the directory ``hidden``, as if it were on another machine.
+        """
         worker = self._start(
             "dask_worker",
             *("--scheduler-file", str(self._file), "--nanny" if nanny else "--no-nanny"),
             "--no-dashboard",
             *("--nthreads", str(threads), "--local-directory", str(self._folder)),
+            before=[] if hidden is None else [*_HIDING, str(hidden)],
         )
         self.workers.append(worker)
         return worker
@@ -52,9 +60,11 @@ class LoopbackCluster:
         """Return once so many are registered."""
         wait_until(lambda: self.said().count("Register worker") >= count, 40)
 
-    def _start(self, module: str, *args: str) -> subprocess.Popen[bytes]:
+    def _start(
+        self, module: str, *args: str, before: Sequence[str] = ()
+    ) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-m", f"distributed.cli.{module}", "--host", "127.0.0.1", *args],
+            [*before, sys.executable, "-m", f"distributed.cli.{module}", "--host", "127.0.0.1", *args],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,

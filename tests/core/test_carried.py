@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -89,3 +90,32 @@ def test_a_cell_that_is_not_filled_yet() -> None:
     carried = looked_at(f)
     names["fill"]()
     assert not carried.is_unchanged()
+
+
+# Partial functions.
+
+
+def test_a_partial_function_of_what_cannot_change() -> None:
+    looked_at(partial(os.path.join, "a", b"b", 1))
+    looked_at(partial(partial(os.path.join, "a"), "b"))
+
+
+def test_a_change_of_a_partial_function_is_seen() -> None:
+    call = partial(os.path.join, "a")
+    carried = looked_at(call)
+    call.keywords["b"] = 1
+    assert not carried.is_unchanged()
+    named: Any = partial(os.path.join, "a")
+    carried = looked_at(named)
+    named.mark = 1
+    assert not carried.is_unchanged()
+    f, names = made("n = 1\ndef f(a): return n")
+    carried = looked_at(partial(f, 1))
+    names["n"] = 2
+    assert not carried.is_unchanged()
+
+
+def test_a_partial_function_of_what_may_change_is_refused() -> None:
+    assert not Carried().collect(partial(os.path.join, []))
+    assert not Carried().collect(partial(os.path.join, a=1))
+    assert not Carried().collect(partial(print, sep=[]))

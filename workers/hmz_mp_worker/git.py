@@ -117,6 +117,19 @@ class Git:
             raise GitFailed(arguments[0], done.returncode, _reason(done))
         return done
 
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start a command that is asked on its stdin, for as long as there is something to ask."""
+        command = ["git", *_OPTIONS, *arguments]
+        return subprocess.Popen(
+            command,
+            cwd=self.where,
+            env=self._environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is the user's word to us, and not to it
+        )
+
     def names(self, *arguments: str) -> list[bytes]:
         """Return what a command lists, in fields that end with NUL."""
         return [name for name in self.run(*arguments).stdout.split(b"\0") if name]

@@ -241,7 +241,7 @@ def _wrong_with(name: str, found: object, cwd: str) -> str:
     if not theirs.sees:
         return (
             f"the Dask worker {name} cannot see the working directory {cwd}: share it with its "
-            f"machine, or name one that is there with cwd="
+            f"machine, name one that is there with cwd=, or send files with exec --ship"
         )
     return ""
 

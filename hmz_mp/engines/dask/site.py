@@ -11,8 +11,10 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import uuid
 from collections.abc import Sequence
 from importlib import metadata
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -29,6 +31,8 @@ from hmz_mp.engines.zygote import ZygoteConfig, own_path
 from hmz_mp.errors import WorkerDied
 from hmz_mp_worker import wire
 from hmz_mp_worker.framing import Buffer
+from hmz_mp_worker.scratch import SCRATCH
+from hmz_mp_worker.worktrees.removal import remove_tree
 
 __all__ = ["OPERATION", "introduce", "introduction", "serve"]
 
@@ -48,19 +52,27 @@ def introduction(cwd: str) -> relay.Introduction:
 
 def introduce(cwd: bytes, dask_worker: Any = None) -> bytes:
     """Have a Dask worker take our comms, and return what it is. Run by Dask, in the worker."""
-    dask_worker.handlers[OPERATION] = serve
+
+    async def handler(comm: Comm, opening: bytes) -> None:
+        await serve(comm, opening, dask_worker.local_directory)
+
+    dask_worker.handlers[OPERATION] = handler
     return relay.encode(introduction(os.fsdecode(cwd)))
 
 
-async def serve(comm: Comm, opening: bytes) -> None:
-    """Serve a coordinator over a comm until that is closed; then leave nothing behind."""
+async def serve(comm: Comm, opening: bytes, directory: str) -> None:
+    """Serve a coordinator over a comm until that is closed; then leave nothing behind.
+
+    ``directory`` is the Dask worker's own. What a killed one leaves there, Dask removes later.
+    """
+    scratch = str(Path(directory, f"hmz-mp-{uuid.uuid4()}"))  # made by who needs it
     stream = Stream(comm, relay.decode_to_site)
-    site = _Site(stream, relay.decode_opening(opening))
+    site = _Site(stream, relay.decode_opening(opening), scratch)
     await comm.write({"clock": monotonic()})
     try:
         await site.run()
     finally:
-        await site.engine.kill_all()
+        await site.clear()
 
 
 class _SiteEngine(LocalEngine):
@@ -89,16 +101,17 @@ class _SiteEngine(LocalEngine):
 class _Site:
     """One coordinator's workers in this Dask worker. Hears what happens to them (EngineEvents)."""
 
-    # The whole state: the stream, the engine with the workers, what it was opened with, and the
-    # large pieces of frames that are kept.
-    def __init__(self, stream: Stream[relay.ToSite], opening: relay.Opening) -> None:
+    # The whole state: the stream, the engine with the workers, what it was opened with, the large
+    # pieces of frames that are kept, and where workers may put files.
+    def __init__(self, stream: Stream[relay.ToSite], opening: relay.Opening, scratch: str) -> None:
         self._stream = stream
+        self._scratch = scratch
         self._opening = opening
         self._kept = Kept()
         path, cwd = self._localized(opening.sys_path, opening.cwd)
         config = ZygoteConfig(
             preload=opening.preload,
-            env=worker_environment(opening.workers, opening.env),
+            env=worker_environment(opening.workers, opening.env) | {SCRATCH: scratch},
             cwd=cwd,
             niceness=opening.niceness,
             sys_path=path,
@@ -160,8 +173,15 @@ class _Site:
         except OSError as error:  # no descriptors are left
             self.worker_died(start.worker, 0, WorkerDied(exitcode=1, stderr_tail=str(error)))
 
+    async def clear(self) -> None:
+        """End every worker, and remove what they left."""
+        await self.engine.kill_all()
+        await asyncio.to_thread(remove_tree, self._scratch)
+
     async def _end(self, *, orderly: bool) -> None:
-        await (self.engine.close() if orderly else self.engine.kill_all())
+        if orderly:
+            await self.engine.close()
+        await self.clear()
         self._stream.send(relay.Closed())
         await self._stream.close()
 

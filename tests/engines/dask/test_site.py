@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from pathlib import Path
@@ -40,8 +41,10 @@ def test_what_is_not_there_or_of_another_python_is_left_out(tmp_path: Path) -> N
 
 
 def test_an_introduction_installs_what_serves() -> None:
-    worker: Any = SimpleNamespace(handlers={})
+    worker: Any = SimpleNamespace(handlers={}, local_directory="/no/such/place")
     said = relay.decode_introduction(site.introduce(b"/no/such/place", worker))
-    assert worker.handlers == {site.OPERATION: site.serve}
+    assert set(worker.handlers) == {site.OPERATION}
+    (handler,) = worker.handlers.values()
+    assert list(inspect.signature(handler).parameters) == ["comm", "opening"]  # as Dask calls it
     assert not said.sees
     assert said.python == ".".join(map(str, sys.version_info[:2]))

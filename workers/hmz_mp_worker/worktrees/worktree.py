@@ -22,7 +22,7 @@ from hmz_mp_worker.git import Git, GitFailed
 from hmz_mp_worker.worktrees.removal import alone, remove
 from hmz_mp_worker.worktrees.staging import TooMuch, stage_everything
 
-__all__ = ["DIFF", "Setup", "Worktree", "WorktreeFailed"]
+__all__ = ["DIFF", "MOST_CHANGED", "Setup", "Worktree", "WorktreeFailed", "lock_of"]
 
 # Everything that is to be known of a change, and nothing of the user's settings in it.
 DIFF = (
@@ -114,7 +114,7 @@ class Worktree:
 
         That of a ``session`` is its own, and stays as the session's last turn left it.
         """
-        name, lock = _lock_of(setup.home, session)
+        name, lock = lock_of(setup.home, session)
         worktree = cls(setup, name, lock)
         try:
             worktree._prepare(keep=session is not None)
@@ -247,7 +247,7 @@ class Worktree:
         os.ftruncate(self._lock, len(data))
 
 
-def _lock_of(home: str, session: str | None) -> tuple[str, int]:
+def lock_of(home: str, session: str | None) -> tuple[str, int]:
     """Return the name of a worktree and the descriptor that holds its lock."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     if session is not None:

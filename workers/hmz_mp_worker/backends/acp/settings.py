@@ -8,6 +8,8 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from hmz_mp_worker.scratch import here
+
 __all__ = [
     "KINDS",
     "PERMISSIONS",
@@ -73,7 +75,7 @@ def environment(settings: Settings) -> dict[str, str]:
     """Return the environment of a program; a HOME that is not there is made."""
     variables = dict(os.environ)
     if settings.home:
-        home = Path(settings.home)
+        home = Path(here(settings.home))
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         variables["HOME"] = str(home)
     return variables | dict(settings.environment)

@@ -21,6 +21,7 @@ from hmz_mp_worker.backends.chat.conversation import ChatConversation
 from hmz_mp_worker.backends.chat.history import History
 from hmz_mp_worker.backends.driving import drive
 from hmz_mp_worker.backends.protocol import AgentFailed
+from hmz_mp_worker.scratch import here
 
 if TYPE_CHECKING:
     from hmz_mp_worker.backends import Request
@@ -58,7 +59,7 @@ def _kept(settings: Settings, request: Request) -> History:
     values = state.session_state()
     kept = values.get(_KEPT)
     if not isinstance(kept, History):
-        file = Path(settings.folder, f"{request.conversation}.jsonl")
+        file = Path(here(settings.folder), f"{request.conversation}.jsonl")
         kept = values[_KEPT] = History(file)
         if not kept.load() and request.begun:
             raise AgentFailed("died", f"its conversation, {file}, is no longer there")

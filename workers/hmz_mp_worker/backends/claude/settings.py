@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from hmz_mp_worker.scratch import here
+
 if TYPE_CHECKING:
     from hmz_mp_worker.backends.protocol import Ask
 
@@ -105,7 +107,7 @@ def environment(settings: Settings, conversation: str) -> dict[str, str]:
     """Return the environment of a program; a HOME that is not there is made."""
     variables = {**_ENVIRONMENT, **os.environ, "CLAUDE_CODE_MAX_RETRIES": "1"}
     if settings.home:
-        home = Path(settings.home, conversation) if settings.homes else Path(settings.home)
+        home = Path(here(settings.home), conversation if settings.homes else "")
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         variables["HOME"] = str(home)
     return variables | dict(settings.environment)
