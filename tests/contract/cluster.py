@@ -64,7 +64,15 @@ class LoopbackCluster:
         self, module: str, *args: str, before: Sequence[str] = ()
     ) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [*before, sys.executable, "-m", f"distributed.cli.{module}", "--host", "127.0.0.1", *args],
+            [
+                *before,
+                sys.executable,
+                "-m",
+                f"distributed.cli.{module}",
+                "--host",
+                "127.0.0.1",
+                *args,
+            ],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,

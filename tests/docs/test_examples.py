@@ -19,7 +19,7 @@ from tests.model_servers.serving import serving
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [
     *("agents.md", "bench.md", "chat.md", "exec.md", "fan-in.md", "flows.md", "runs.md"),
-    *("resume.md", "triage.md", "worktrees.md"),
+    *("resume.md", "ship.md", "triage.md", "worktrees.md"),
 ]
 
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
