@@ -85,6 +85,55 @@ def test_a_run_that_lost_its_scheduler_goes_on(project: Project, cluster: Loopba
     assert done.status == 0, done.err
 
 
+# TLS.
+
+
+@pytest.fixture
+def tls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return Dask's settings for encrypted connections, with a certificate made for them."""
+    if shutil.which("openssl") is None:
+        pytest.skip("takes openssl")
+    folder = tmp_path_factory.mktemp("tls")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
+         "-subj", "/CN=localhost", "-keyout", folder / "key.pem", "-out", folder / "cert.pem"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    comm = "DASK_DISTRIBUTED__COMM__"
+    return {
+        f"{comm}REQUIRE_ENCRYPTION": "True",
+        f"{comm}DEFAULT_SCHEME": "tls",
+        f"{comm}TLS__CA_FILE": str(folder / "cert.pem"),
+        **{
+            f"{comm}TLS__{role}__{what}": str(folder / f"{what.lower()}.pem")
+            for role in ("SCHEDULER", "WORKER", "CLIENT")
+            for what in ("CERT", "KEY")
+        },
+    }
+
+
+@needs_dask
+@pytest.mark.slow
+def test_connections_are_encrypted_as_dask_is_told(
+    project: Project, tls: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    project.files("a", "b")
+    cluster = LoopbackCluster(tmp_path_factory.mktemp("cluster"), tls)
+    try:
+        cluster.add_worker(2)
+        cluster.wait_for_workers(1)
+        line = ["-a", "sh/cat {path}", "--json", "--engine", f"dask://{cluster.address}"]
+        done = project.exec(*line)
+        assert (done.status, done.out) == (2, b"")
+        assert "no Dask scheduler can be used" in done.err
+        assert "does it want TLS" in done.err
+        project.environment |= tls
+        done = project.exec(*line)
+        assert done.states == {"a": "ok", "b": "ok"}, done
+    finally:
+        cluster.close()
+
+
 # Files that go with turns.
 
 TOOL = """

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,14 @@ _HIDING = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs none "$0" && exec "
 
 
 class LoopbackCluster:
-    """One scheduler, and workers of some threads each, in processes of their own."""
+    """One scheduler, and workers of some threads each, in processes of their own.
 
-    def __init__(self, folder: Path) -> None:
+    ``settings`` are variables of Dask's own.
+    """
+
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
         self._folder = folder
+        self._settings = settings or {}
         self._file = folder / "scheduler.json"
         self._log = (folder / "log").open("ab")
         self.workers: list[subprocess.Popen[bytes]] = []
@@ -33,7 +37,7 @@ class LoopbackCluster:
         )
         wait_until(self._is_written, 40)
         address: Any = json.loads(self._file.read_text())["address"]
-        self.address = str(address).removeprefix("tcp://")
+        self.address = str(address).partition("://")[2]
 
     def _is_written(self) -> bool:
         assert self.scheduler.poll() is None, self.said()
@@ -63,20 +67,13 @@ class LoopbackCluster:
     def _start(
         self, module: str, *args: str, before: Sequence[str] = ()
     ) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", f"distributed.cli.{module}", "--host", "127.0.0.1", *args]
         return subprocess.Popen(
-            [
-                *before,
-                sys.executable,
-                "-m",
-                f"distributed.cli.{module}",
-                "--host",
-                "127.0.0.1",
-                *args,
-            ],
+            [*before, *command],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,
-            env={**os.environ, **_CONFIG},
+            env={**os.environ, **_CONFIG, **self._settings},
             cwd=self._folder,
         )
 

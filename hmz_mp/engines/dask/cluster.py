@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import socket
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -73,9 +74,13 @@ class Cluster:
                 await asyncio.wait(self._joining.values())
         except (OSError, ValueError, ImportError) as error:
             await self.close()
+            is_there = not isinstance(
+                error, ConnectionRefusedError | TimeoutError | socket.gaierror
+            )
             raise BadInput(
                 f"no Dask scheduler can be used at {self.address}: {_words(error)}; is it running, "
-                f"and is dask://HOST:PORT its address?"
+                "and is dask://HOST:PORT its address?"
+                + (" Or does it want TLS, which is set in Dask's own configuration?" * is_there)
             ) from error
         except BaseException:
             await self.close()
