@@ -30,6 +30,8 @@ _PATIENCE = 10.0  # seconds in which a scheduler or a worker has to answer
 _LOOK = 0.5  # seconds between looks at the cluster
 _SILENCES = 3  # of the scheduler, one after the other, that make it a lost one
 
+_WANTS_TLS = " Or does it want TLS, which is set in Dask's own configuration?"
+
 _log = logging.getLogger("hmz_mp")
 
 Joined = Callable[[str, int, Comm, float], None]
@@ -74,13 +76,11 @@ class Cluster:
                 await asyncio.wait(self._joining.values())
         except (OSError, ValueError, ImportError) as error:
             await self.close()
-            is_there = not isinstance(
-                error, ConnectionRefusedError | TimeoutError | socket.gaierror
-            )
+            nobody = ConnectionRefusedError, TimeoutError, socket.gaierror
             raise BadInput(
                 f"no Dask scheduler can be used at {self.address}: {_words(error)}; is it running, "
                 "and is dask://HOST:PORT its address?"
-                + (" Or does it want TLS, which is set in Dask's own configuration?" * is_there)
+                + ("" if isinstance(error, nobody) else _WANTS_TLS)
             ) from error
         except BaseException:
             await self.close()
