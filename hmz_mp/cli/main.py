@@ -34,7 +34,7 @@ COMMANDS = {
     "exec": ("hmz_mp.cli.exec_:exec_command", "Run a flow: by default, one agent turn per file."),
     "runs": ("hmz_mp.cli.runs:runs_command", "List the runs of this directory."),
     "show": ("hmz_mp.cli.show:show_command", "Show a run, or one of its items."),
-    "watch": ("hmz_mp.cli.watch:watch_command", "Watch a run on a full screen."),
+    "watch": ("hmz_mp.cli.watch:watch_command", "Watch a run on a full screen, or as JSON."),
     "report": ("hmz_mp.cli.report:report_command", "Write a run as one HTML page."),
     "trace": (
         "hmz_mp.cli.trace:trace_command",

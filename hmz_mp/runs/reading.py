@@ -247,9 +247,43 @@ class RecordedRun:
         ((pid,),) = self._rows("SELECT pid FROM runs", [])
         return int(pid)
 
-    def numbered(self, number: int) -> Iterator[TurnRecord]:
-        """Yield the turn of a number, if there is one."""
-        return self._records("WHERE number = ?", [number])
+    def numbered(self, *numbers: int) -> Iterator[TurnRecord]:
+        """Yield the turns of some numbers, those that there are, in their order."""
+        places = ", ".join("?" * len(numbers))
+        return self._records(f"WHERE number IN ({places}) ORDER BY number", numbers)
+
+    def marks(self, first: int) -> Iterator[tuple[int, str, int, int]]:
+        """Yield number, state, attempts and execution of the turns from a number on, in order."""
+        execution = "execution" if self.has("execution") else "1"
+        query = (
+            f"SELECT number, state, attempts, {execution} FROM turns "  # noqa: S608  (ours)
+            "WHERE number >= ? ORDER BY number"
+        )
+        for number, state, *more in self._rows(query, [first]):
+            yield number, self.settled(state), *more
+
+    def commits(self) -> int:
+        """Return a number that changes when something is written to the ledger, which costs little.
+
+        A copy of a damaged ledger does not.
+        """
+        ((version,),) = self._rows("PRAGMA data_version", [])
+        return int(version)
+
+    def execution(self) -> int:
+        """Return which execution of the run is the last so far, from 1."""
+        if self.summary.ledger_version < RESUMABLE:
+            return 1
+        ((last,),) = self._rows("SELECT max(execution) FROM executions", [])
+        return int(last or 1)
+
+    def goes_on(self) -> bool:
+        """Whether a run that went on when it was opened still does; `summary` stays as it was."""
+        if self.summary.status != "running":
+            return False
+        query = "SELECT ended_at, pid, process_started FROM runs"
+        ((ended_at, pid, started),) = self._rows(query, [])
+        return ended_at is None and is_alive(pid, started)
 
     def has(self, column: str) -> bool:
         """Whether the turns of this ledger, which may be an older one, have a column."""
