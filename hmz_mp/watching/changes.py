@@ -58,8 +58,9 @@ def changes(
     """Yield the run, each of its turns as it is, then each change as it is written, and the end.
 
     The counts of the run are those of the turns that follow it at once, though some of these may be
-    further on by then. Changes that come between two looks are one. ``wait`` is called with the seconds until the next look: a tenth, which is
-    how often a ledger is written, or as long as looking costs a tenth of the time. It may raise.
+    further on by then. Changes that come between two looks are one. ``wait`` is called with the
+    seconds until the next look: a tenth, which is how often a ledger is written, or as long as
+    looking costs a tenth of the time. It may raise.
     Raises `BadInput` when the ledger cannot be read.
     """
     marks = _Marks()
