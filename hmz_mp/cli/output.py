@@ -1,7 +1,7 @@
 """Standard output of a run: answers, or one JSON object per item, in item order.
 
-Owns what goes there with ``--print`` and ``--json``. Imported by ``cli.conduct``; it knows
-nothing of flows or displays.
+Owns what goes there with ``--print`` and ``--json``. Imported by ``cli.answering`` and
+``cli.conduct``; it knows nothing of flows or displays.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What commands do about worktrees and patches: begin, apply, end, and say how it went.
 
-Owns the words. Imported by ``cli.conduct``, ``cli.apply`` and ``cli.gc``.
+Owns the words. Imported by ``cli.conduct``, ``cli.settling``, ``cli.apply`` and ``cli.gc``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What is shown while a run goes on: a bar on a terminal, a line now and then elsewhere.
 
-Owns the displays. Imported by ``cli.conduct``. A display is looked at a few times a second and
+Owns the displays. Imported by ``cli.beginning``. A display is looked at a few times a second and
 reads the run's tally then, so that a turn costs it nothing.
 """
 

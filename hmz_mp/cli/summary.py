@@ -1,6 +1,6 @@
 """What is said at the end of a run, on standard error.
 
-Owns its words. Imported by ``cli.conduct``; it reads a finished tally and prints nothing itself.
+Owns its words. Imported by ``cli.settling``; it reads a finished tally and prints nothing itself.
 """
 
 from __future__ import annotations

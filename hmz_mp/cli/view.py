@@ -1,6 +1,6 @@
 """The full screen of ``exec --watch``: a display that takes keys, beside the run on its loop.
 
-Imported by ``cli.conduct`` when it is asked for. When the user leaves it the run goes on, shown as
+Imported by ``cli.beginning``. When the user leaves it the run goes on, shown as
 without it.
 """
 
