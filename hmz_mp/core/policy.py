@@ -280,7 +280,7 @@ class Policy:
             if one is not None:
                 self._retire(one)
         if alive or others:
-            self.roster.limit = max(1, min(self.roster.limit, alive or others - 1))
+            self.roster.limit = min(self.roster.limit, max(1, alive or others - 1))
         return bool(alive or others)
 
     def retire_idle(self, worker_id: int) -> None:

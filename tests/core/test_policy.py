@@ -772,6 +772,16 @@ def test_a_pool_goes_on_with_the_workers_there_are() -> None:
     assert not policy.shrink("call")
 
 
+def test_starts_that_fail_make_no_room_where_there_is_none() -> None:
+    policy = Policy(2)
+    policy.submit(Job(1, Lane(1, "call"), Timing()), 0.0)
+    policy.dispatch(0.0)
+    policy.roster.limit = 0  # as of a cluster whose workers are leaving
+    assert policy.shrink("call")
+    assert policy.shrink("host")
+    assert policy.roster.limit == 0
+
+
 def test_a_worker_of_the_other_kind_makes_room_when_there_is_none() -> None:
     policy = Policy(2)
     lane = Lane(1, "call")
