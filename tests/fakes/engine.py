@@ -26,6 +26,7 @@ from hmz_mp.core.shipment import Shipment
 from hmz_mp.engines.packing import pack
 from hmz_mp.engines.protocol import OLDEST, EngineEvents
 from hmz_mp.errors import WorkerDied
+from hmz_mp_worker import wire
 from hmz_mp_worker.framing import Buffer
 from tests.fakes.virtual_time import Agenda
 from tests.fakes.worker import FOREVER, Death, FakeCall, FakeWorker, Script
@@ -87,20 +88,23 @@ class FakeEngine:
     async def open(self) -> None:
         """Begin."""
 
-    def check(self, holds: bool, wrong: str) -> None:
-        """Note what the coordinator did wrong."""
+    def _check(self, holds: bool, wrong: str) -> None:
         if not holds:
             self.faults.append(wrong)
+
+    def note_unknown(self, one: FakeWorker, sent: wire.Call) -> None:
+        """Take note of a call that names a function which is not there, and so fails."""
+        self.faults.append(f"function {sent.function}, which worker {one.number} has not, is named")
 
     # What the coordinator asks.
 
     def start_worker(self, worker: int, kind: Kind) -> None:
         """Start a worker, or not, as the next fault says."""
-        self.check(worker not in self._used, f"worker {worker} is started twice")
+        self._check(worker not in self._used, f"worker {worker} is started twice")
         self._used.add(worker)
         alive = [one for one in self.workers.values() if one.kind == kind and not one.leaving]
         room = self.capacity is None or len(alive) < self.capacity
-        self.check(room, f"worker {worker} is one more than there can be")
+        self._check(room, f"worker {worker} is one more than there can be")
         fault = self.start_faults.popleft() if self.start_faults else ""
         if fault == "no start":
             raise OSError(errno.EMFILE, "no descriptor is left")
@@ -111,11 +115,11 @@ class FakeEngine:
     def ship(self, worker: int, jobs: Sequence[Shipment]) -> None:
         """Send calls to a worker, with the functions it does not have yet."""
         one = self.workers.get(worker)
-        self.check(one is not None, f"calls are shipped to worker {worker}, which is dead")
+        self._check(one is not None, f"calls are shipped to worker {worker}, which is dead")
         if one is None:
             return
-        self.check(one.up, f"calls are shipped to worker {worker}, which is not set up")
-        self.check(not one.leaving, f"calls are shipped to worker {worker}, which is to exit")
+        self._check(one.up, f"calls are shipped to worker {worker}, which is not set up")
+        self._check(not one.leaving, f"calls are shipped to worker {worker}, which is to exit")
         known = self._lines[worker].known
         for body, buffers in pack(jobs, one.kind, known, _NoSharedMemory()):
             self._post(worker, partial(one.take_calls, body, list(buffers)))

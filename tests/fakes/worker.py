@@ -57,8 +57,8 @@ class Surroundings(Protocol):
     script: Script
     call_seconds: float
 
-    def check(self, holds: bool, wrong: str) -> None:
-        """Note what the coordinator did wrong."""
+    def note_unknown(self, one: FakeWorker, sent: wire.Call) -> None:
+        """Take note of a call that names a function which is not there, and so fails."""
 
     def send(self, one: FakeWorker, report: Callable[[], None]) -> None:
         """Have a report heard, after all that this worker sent before."""
@@ -201,9 +201,8 @@ class FakeWorker:
         turn = state.RunningTurn(sent.ticket, sent.session, self._sessions, self)
         call = FakeCall(sent.ticket, turn, self, self._agenda.clock())
         self.running[sent.ticket] = call
-        known = sent.function in self._functions
-        words = f"function {sent.function}, which worker {self.number} has not, is named"
-        self._engine.check(known, words)
+        if sent.function not in self._functions:
+            self._engine.note_unknown(self, sent)
         call.steps = self._steps(call, sent, buffers)
         self._step(call, 0, None)
 
