@@ -1,12 +1,10 @@
 """One turn's directory, made of the files that came with it, and read for what was changed there.
 
-Whoever holds the lock of a copy's file owns it, so one that a worker left that died is found again.
+All copies of a run are below one directory: the run's own, or one that the worker's engine has.
 """
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
 import stat
 from contextlib import suppress
@@ -17,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hmz_mp_worker.git import GitFailed
+from hmz_mp_worker.holding import Place, State, lock_of
 from hmz_mp_worker.scratch import SCRATCH
 from hmz_mp_worker.shipping.differing import NoGit, difference
 from hmz_mp_worker.shipping.parcels import (
@@ -30,7 +29,6 @@ from hmz_mp_worker.shipping.parcels import (
 )
 from hmz_mp_worker.worktrees.removal import alone, remove_tree
 from hmz_mp_worker.worktrees.staging import TooMuch
-from hmz_mp_worker.worktrees.worktree import lock_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,33 +47,16 @@ class CopyFailed(Exception):
     """Raised when a turn could not be given its files, or its changes could not be told."""
 
 
-class _State(msgspec.Struct):
-    """What a copy's file says: which of its directories is in use, and whether by a turn.
-
-    A worker that died in a turn leaves ``busy`` behind. Then the directory is not used again,
-    since something it started may still write there.
-    """
-
-    generation: int = 0
-    busy: bool = False
-
-
-class Copy:
+class Copy(Place):
     """A directory with a turn's files, owned by the turn."""
 
-    # The whole state: the descriptor that holds the lock, what its file says, the files as they
-    # were sent, and of those that this turn was sent, how they looked once they were written.
+    # The whole state, beside a place's: the files as they were sent, and of those that this turn
+    # was sent, how they looked once they were written.
     def __init__(self, setup: Setup, home: str, name: str, lock: int) -> None:
+        super().__init__(home, name, setup.inside, lock, State())
         self._setup = setup
-        self._home = home
-        self._name = name
-        self._lock = lock
-        self._state = _read(lock)
         self._sent: dict[bytes, SentFile] = {}
         self._signatures: dict[bytes, _Signature] = {}
-
-    def __repr__(self) -> str:
-        return f"<Copy {self.directory!r}>"
 
     @classmethod
     def take(cls, setup: Setup, declared: Declared, parcel: Parcel, session: str | None) -> Copy:
@@ -100,19 +81,6 @@ class Copy:
                 raise CopyFailed(f"the turn's files could not be written: {error}") from error
             raise
         return copy
-
-    @property
-    def directory(self) -> str:
-        """Its top."""
-        generation = self._state.generation
-        suffix = f".{generation}" if generation else ""
-        return f"{self._home}/{self._name}{suffix}"
-
-    @property
-    def cwd(self) -> str:
-        """Where in it a turn runs."""
-        inside = self._setup.inside
-        return f"{self.directory}/{inside}" if inside else self.directory
 
     def _prepare(self, files: list[SentFile], *, keep: bool) -> None:
         if keep and _is_directory(self.directory):
@@ -190,20 +158,6 @@ class Copy:
         top = os.fsencode(self.directory)
         return {name[len(top) + 1 :] for name in _files_below(top)} - {b".git"}
 
-    def give_back(self) -> None:
-        """Let others have it. May be called in any state."""
-        with suppress(OSError):
-            self._state.busy = False
-            self._write()
-            # Closing it is not enough: a process that is just being started may hold it yet.
-            fcntl.flock(self._lock, fcntl.LOCK_UN)
-        os.close(self._lock)
-
-    def _write(self) -> None:
-        data = json.dumps(msgspec.structs.asdict(self._state)).encode("ascii")
-        os.pwrite(self._lock, data, 0)
-        os.ftruncate(self._lock, len(data))
-
 
 def home_of(setup: Setup) -> str:
     """Return the directory of a run's copies; it is there. Raises `CopyFailed`."""
@@ -276,11 +230,3 @@ def _signature(path: Path) -> _Signature | None:
     except OSError:
         return None
     return at.st_mode, at.st_size, at.st_mtime_ns, at.st_ctime_ns, at.st_ino
-
-
-def _read(lock: int) -> _State:
-    data = os.pread(lock, 1 << 20, 0)
-    try:
-        return _State(**json.loads(data)) if data else _State()
-    except (ValueError, TypeError):  # cut off in the middle
-        return _State(busy=True)

@@ -1,28 +1,24 @@
 """One git worktree: taken, put back to the base, and read for what was changed in it.
 
-All worktrees of a run are below its ``home`` directory. Whoever holds the lock of a worktree's
-file there owns it, and the file is written before anything else of it is made, so what a worker
-left that died is found again.
+All worktrees of a run are below its ``home`` directory.
 """
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
 import stat
 import time
 from contextlib import suppress
-from itertools import count
 from pathlib import Path
 
 import msgspec
 
 from hmz_mp_worker.git import Git, GitFailed
+from hmz_mp_worker.holding import Place, State, lock_of
 from hmz_mp_worker.worktrees.removal import alone, remove
 from hmz_mp_worker.worktrees.staging import TooMuch, stage_everything
 
-__all__ = ["DIFF", "MOST_CHANGED", "Setup", "Worktree", "WorktreeFailed", "lock_of"]
+__all__ = ["DIFF", "MOST_CHANGED", "Setup", "Worktree", "WorktreeFailed"]
 
 # Everything that is to be known of a change, and nothing of the user's settings in it.
 DIFF = (
@@ -82,31 +78,21 @@ class WorktreeFailed(Exception):
     """Raised when a turn could not be given a worktree, or its changes could not be taken."""
 
 
-class _State(msgspec.Struct):
-    """What a worktree's file says: which of its directories is in use, and whether by a turn.
+class _State(State):
+    """What a worktree's file says beside that."""
 
-    A worker that died in a turn leaves ``busy`` behind. Then the directory is not used again,
-    since something it started may still write there.
-    """
-
-    generation: int = 0
-    busy: bool = False
     git_dir: str = ""
     link: str = ""  # what the worktree's .git file said when it was made
 
 
-class Worktree:
+class Worktree(Place):
     """One worktree, owned by one turn."""
 
-    # The whole state: the descriptor that holds the lock, and what the file says.
-    def __init__(self, setup: Setup, name: str, lock: int) -> None:
-        self._setup = setup
-        self._name = name
-        self._lock = lock
-        self._state = _read(lock)
+    _state: _State
 
-    def __repr__(self) -> str:
-        return f"<Worktree {self.directory!r}>"
+    def __init__(self, setup: Setup, name: str, lock: int) -> None:
+        super().__init__(setup.home, name, setup.inside, lock, _State())
+        self._setup = setup
 
     @classmethod
     def take(cls, setup: Setup, session: str | None = None) -> Worktree:
@@ -119,25 +105,11 @@ class Worktree:
         try:
             worktree._prepare(keep=session is not None)
         except BaseException as error:
-            fcntl.flock(lock, fcntl.LOCK_UN)
-            os.close(lock)
+            worktree._let_go()
             if isinstance(error, (GitFailed, OSError)):
                 raise WorktreeFailed(f"no worktree could be made: {error}") from error
             raise
         return worktree
-
-    @property
-    def directory(self) -> str:
-        """Its top."""
-        generation = self._state.generation
-        suffix = f".{generation}" if generation else ""
-        return f"{self._setup.home}/{self._name}{suffix}"
-
-    @property
-    def cwd(self) -> str:
-        """Where in it a turn runs."""
-        inside = self._setup.inside
-        return f"{self.directory}/{inside}" if inside else self.directory
 
     def _prepare(self, *, keep: bool) -> None:
         state = self._state
@@ -231,49 +203,6 @@ class Worktree:
             return git.run("diff-index", "--cached", *DIFF, self._setup.base, "--").stdout
         except (GitFailed, OSError, TooMuch) as error:
             raise WorktreeFailed(f"the changes could not be taken: {error}") from error
-
-    def give_back(self) -> None:
-        """Let others have it. May be called in any state."""
-        with suppress(OSError):
-            self._state.busy = False
-            self._write()
-            # Closing it is not enough: a process that is just being started may hold it yet.
-            fcntl.flock(self._lock, fcntl.LOCK_UN)
-        os.close(self._lock)
-
-    def _write(self) -> None:
-        data = json.dumps(msgspec.structs.asdict(self._state)).encode("ascii")
-        os.pwrite(self._lock, data, 0)
-        os.ftruncate(self._lock, len(data))
-
-
-def lock_of(home: str, session: str | None) -> tuple[str, int]:
-    """Return the name of a worktree and the descriptor that holds its lock."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-    if session is not None:
-        lock = os.open(f"{home}/{session}.lock", flags, 0o600)
-        fcntl.flock(lock, fcntl.LOCK_EX)  # its last turn may be ending yet
-        return session, lock
-    for number in count():
-        lock = os.open(f"{home}/{number}.lock", flags, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-        except BaseException:
-            os.close(lock)
-            raise
-        else:
-            return str(number), lock
-    raise AssertionError("unreachable")
-
-
-def _read(lock: int) -> _State:
-    data = os.pread(lock, 1 << 20, 0)
-    try:
-        return _State(**json.loads(data)) if data else _State()
-    except (ValueError, TypeError):  # cut off in the middle
-        return _State(busy=True)
 
 
 def _link(directory: Path) -> str:
