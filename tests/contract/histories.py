@@ -17,8 +17,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from hmz_mp import Pool
+from hmz_mp.core.breaker import Busy
 from hmz_mp.core.caller import Caller
 from hmz_mp.core.coordinator import Coordinator
+from hmz_mp.core.gates import MINUTE
 from hmz_mp.core.jobs import Kind
 from hmz_mp.core.loop import Driver
 from hmz_mp.core.machine import MachineMemory
@@ -29,7 +31,7 @@ from hmz_mp.engines.protocol import OLDEST
 from hmz_mp.errors import WorkerDied
 from hmz_mp_worker import wire
 from hmz_mp_worker.framing import Buffer
-from tests.contract.submitted import Call, How, Run
+from tests.contract.submitted import LOOSE, Call, How, Run
 from tests.fakes.engine import FOREVER, Death, FakeCall, FakeEngine
 from tests.fakes.virtual_time import VirtualClock, VirtualLoop, the_pools_clock
 from tests.fakes.worker import FakeWorker
@@ -37,8 +39,10 @@ from tests.fakes.worker import FakeWorker
 __all__ = ["History"]
 
 _USUAL = [0.0, 1e-6, 1e-5, 1e-5, 1e-4, 1e-4, 4e-4, 2e-3, 8e-3, 0.05]  # seconds, by function
+_RATE = 20  # calls of the caller "rated" that may begin in a minute
 _ENDED: dict[type[BaseException], str] = {
     LookupError: "raised",
+    ConnectionRefusedError: "refused",
     GeneratorExit: "stopped",
     asyncio.CancelledError: "cancelled",
     Death: "died",
@@ -53,6 +57,10 @@ def act(function: int, number: int, seconds: float, how: How) -> Any:
 async def act_async(function: int, number: int, seconds: float, how: How) -> Any:
     """Stand for an async one."""
     raise AssertionError
+
+
+def _is_busy(error: BaseException) -> Busy | None:
+    return Busy(0.5) if isinstance(error, ConnectionRefusedError) else None
 
 
 class _InFlight(NamedTuple):
@@ -71,6 +79,7 @@ class History:
         self.widths = {"pool": at_once, "narrow": 1, "wide": 3}
         self.in_flight: dict[_InFlight, Call] = {}
         self.sessions: dict[str, Session] = {}
+        self.rated: list[float] = []  # when calls of that caller were shipped
         self.broken = False
         self.short_of_memory = False
         self._stack = ExitStack()
@@ -92,6 +101,10 @@ class History:
             "narrow": self.pool.options(at_once=1),
             "wide": self.pool.options(limit=self.pool.limit("wide", at_once=3)),
             "first": self.pool.options(priority=1),
+            "rated": self.pool.options(limit=self.pool.limit("rated", per_minute=_RATE)),
+            "careful": self.pool.options(
+                limit=self.pool.limit("careful", at_once="auto"), is_busy=_is_busy
+            ),
         }
         self.engine: Engine
 
@@ -169,9 +182,11 @@ class History:
         call.runs.append(run)
         again = len(call.runs)
         try:
-            yield from self._acts(seconds, how)
-            if how == "raises" or (how == "raises once" and again == 1):
+            yield from self._acts(seconds, how, again)
+            if how in ("raises", "hangs once") or (how == "raises once" and again == 1):
                 raise LookupError(number)
+            if how == "refused" or (how == "refused twice" and again <= 2):
+                raise ConnectionRefusedError(number)
         except BaseException as error:
             run.ended = _ENDED.get(type(error), "failed")
             raise
@@ -182,10 +197,10 @@ class History:
             if wrong := call.wrong_length(self.clock.now):
                 self.wrong.append(f"{call} ran for too long: {wrong}")
 
-    def _acts(self, seconds: float, how: How) -> Generator[float, None, None]:
+    def _acts(self, seconds: float, how: How, again: int) -> Generator[float, None, None]:
         try:
             yield seconds
-            if how == "hangs":
+            if how == "hangs" or (how == "hangs once" and again == 1):
                 yield FOREVER
         except asyncio.CancelledError:
             if how != "hears nothing":
@@ -218,6 +233,11 @@ class History:
             call = self.calls[pickle.loads(job.payload)[0] - 1]
             call.shipped.append(self.clock.now)
             self.in_flight[_InFlight(worker, job.ticket)] = call
+            if "rated" in call.groups:
+                self.rated.append(self.clock.now)
+        since = self.clock.now - MINUTE + LOOSE
+        if len([time for time in self.rated if time > since]) > _RATE:
+            self.wrong.append(f"more than {_RATE} began in a minute: {self.rated}")
         flying = Counter(group for call in self.in_flight.values() for group in call.groups)
         for group, number in flying.items():
             width = self.widths.get(group, 0 if group in self.callers else 1)
@@ -248,6 +268,9 @@ class History:
 
     def look(self) -> None:
         """Raise `AssertionError` if something was not right so far."""
+        left = [call for call in self.calls if not call.turn.done()]
+        late = [call for call in left if call.is_late(self.clock.now)]
+        self.wrong += [f"{call} has not ended by its deadline" for call in late]
         wrong = [*self.wrong, *self.engine.faults]
         assert not wrong, "\n".join(wrong)
 
@@ -259,14 +282,34 @@ class History:
         if engine.capacity == 0:
             engine.set_capacity(1)
         for call in self.calls:
-            if call.how in ("hangs", "hears nothing") and call.timeout is None:
+            if call.how in ("hangs", "hangs once", "hears nothing") and call.timeout is None:
                 self.cancel(call)
+
+    def famine(self, kind: Kind) -> None:
+        """Have no room for workers any more while those that are started end at once."""
+        engine = self.engine
+        engine.start_faults.clear()
+        engine.set_capacity(4)
+        for _ in range(3):
+            self.submit("", kind, 0, None, "answers")
+        self.loop.advance(1.0)
+        engine.start_faults.extend(["exit"] * 3)
+        for _ in range(3):
+            self.submit("", "host" if kind == "call" else "call", 0, None, "answers")
+        self.loop.advance(0.0)
+        engine.set_capacity(0)
+        self.loop.advance(1.0)
 
     def finish(self) -> None:
         """Let all end."""
         self.clear_up()
-        self.loop.advance(1000)
-        left = [call for call in self.calls if not call.turn.done()]
+        left = self.calls
+        for _ in range(60):
+            self.loop.advance(60.0)
+            left = [call for call in self.calls if not call.turn.done()]
+            if not left:
+                break
+        self.loop.advance(60.0)
         if left:
             self.wrong.append(f"these never end: {left}")
         statistics = self.pool.statistics()
@@ -352,7 +395,7 @@ class Ear:
     ) -> None:
         for answer in answers:
             call = self._history.let_go(worker, answer.ticket)
-            if call is not None and not answer.ok:
+            if call is not None and not answer.ok and not call.is_put_back():
                 call.failures += 1
         self._events.worker_answered(worker, answers, buffers)
 

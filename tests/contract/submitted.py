@@ -12,10 +12,20 @@ from hmz_mp.core.stopping import HOST_GRACE
 from hmz_mp.core.turns import Turn
 from hmz_mp.errors import TurnTimeout, WorkerDied, WorkerStartFailed
 
-__all__ = ["Call", "How", "Run"]
+__all__ = ["LOOSE", "Call", "How", "Run"]
 
-How = Literal["answers", "raises", "raises once", "dies", "hangs", "hears nothing"]
-_LOOSE = 1e-6  # seconds by which two times that are the same may differ
+How = Literal[
+    "answers",
+    "raises",
+    "raises once",
+    "dies",
+    "hangs",
+    "hangs once",  # and raises when it is tried again
+    "hears nothing",
+    "refused",
+    "refused twice",
+]
+LOOSE = 1e-6  # seconds by which two times that are the same may differ
 _STOPPING = 0.1  # seconds that it takes to stop a call, by looking again and again, at most
 
 
@@ -54,17 +64,19 @@ class Call:
 
     def wrong(self, now: float, broken: bool) -> str:
         """Return what is wrong with how it ended, or an empty string."""
+        if self.is_late(now):
+            return "its deadline has passed long ago"
         if self.turn.cancelled():
             return "" if self.was_cancelled else "nobody cancelled it"
         error = self.turn.exception()
-        last = self.runs[-1].ended if self.runs else ""
+        last = self._last()
         if error is None:
             right = self.turn.result() == (self.number, len(self.runs)) and last == "answered"
             return "" if right else f"its answer is {self.turn.result()}"
         if isinstance(error, WorkerStartFailed):
             return "" if broken else "workers could be started"
         tries = self.tries()
-        late = self.deadline is not None and now >= self.submitted + self.deadline - _LOOSE
+        late = self.deadline is not None and now >= self.submitted + self.deadline - LOOSE
         spent = tries > self.retries or late
         if isinstance(error, WorkerDied):
             right = (self.blamed > 0 and spent) or self.lost >= LOSSES
@@ -74,19 +86,30 @@ class Call:
         if isinstance(error, LookupError):
             right = last == "raised" and spent and error.args == (self.number,)
             return "" if right else f"it was tried {tries} times"
+        if isinstance(error, ConnectionRefusedError):  # and not put back, or often enough
+            right = last == "refused" and (spent or self.is_put_back())
+            return "" if right else f"it was tried {tries} times"
         return f"it raised {error!r}"
 
     def _wrong_time(self, error: TurnTimeout, now: float) -> str:
         if error.clock == "deadline":
-            right = self.deadline is not None and now >= self.submitted + self.deadline - _LOOSE
+            right = self.deadline is not None and now >= self.submitted + self.deadline - LOOSE
         else:
             begun = self.shipped[-1] if self.shipped else now
-            right = self.timeout is not None and now >= begun + self.timeout - _LOOSE
+            right = self.timeout is not None and now >= begun + self.timeout - LOOSE
         return "" if right else "there was time left"
+
+    def _last(self) -> str:
+        """Return how its last run ended; nothing if there was none."""
+        return self.runs[-1].ended if self.runs else ""
 
     def tries(self) -> int:
         """Return how often it was tried in vain; a host's turn that is stopped answers."""
         return self.blamed + self.failures
+
+    def is_put_back(self) -> bool:
+        """Whether its last run failed as its service is too busy, which is no try."""
+        return "careful" in self.groups and self._last() == "refused"
 
     def may_begin(self) -> bool:
         """Whether it is right that it runs now: it may be tried, or is about to be stopped."""
@@ -104,6 +127,12 @@ class Call:
         late = now - max(until, self.runs[-1].began)
         grace = _STOPPING if self.kind == "call" else HOST_GRACE + _STOPPING
         return f"it is stopped {late} s too late" if late > grace else ""
+
+    def is_late(self, now: float) -> bool:
+        """Whether it should have ended by its deadline."""
+        if self.deadline is None:
+            return False
+        return now > self.submitted + self.deadline + HOST_GRACE + _STOPPING
 
     def may_be_stopped(self) -> bool:
         """Whether somebody can want it stopped."""

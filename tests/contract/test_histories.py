@@ -24,7 +24,7 @@ MANY = int(os.environ.get("HMZ_MP_HISTORIES", "1000"))
 PART = 250
 SEED = int(os.environ.get("HMZ_MP_HISTORIES_SEED", "0"))
 
-CALLERS = ["", "", "narrow", "wide", "first"]
+CALLERS = ["", "", "narrow", "wide", "first", "rated", "careful"]
 SESSIONS = ["session 1", "session 2", "host session 1", "host session 2"]
 Step = Callable[[History], None]
 
@@ -40,6 +40,10 @@ def sampled(*values: Any) -> st.SearchStrategy[Any]:
 def submit(history: History, where: str, host: bool, count: int, **call: Any) -> None:
     if where in SESSIONS:
         host = where.startswith("host")
+    if where == "careful" and call["how"] == "answers":
+        call["how"] = ["answers", "refused twice", "answers", "refused"][call["function"] % 4]
+    if call["how"] == "hangs once":
+        call["retries"], call["timeout"] = call["retries"] or 1, call["timeout"] or 0.5
     for _ in range(count):
         history.submit(where, "host" if host else "call", **call)
 
@@ -68,20 +72,27 @@ def trouble(history: History, what: str, at: int) -> None:
 
 
 def race(
-    history: History, function: int, heavy: float | None, seconds: float, what: str, at: int
+    history: History,
+    where: str,
+    count: int,
+    function: int,
+    heavy: float | None,
+    seconds: float,
+    what: str,
+    at: int,
 ) -> None:
     """Have something happen in the middle of calls that are shipped ahead, short ones or not."""
     history.clear_up()
     history.loop.advance(7.0)
     calls = []
-    for number in range(30):
+    for number in range(count):
         flaky = number % 3 == 1
         call = history.submit(
-            ["", "", "", "session 1", "session 2"][number % 5],
+            [where, where, where, "session 1", "session 2"][number % 5],
             "call",
             function,
             heavy if number == at else None,
-            "raises once" if flaky else "answers",
+            ("refused twice" if where else "raises once") if flaky else "answers",
             retries=1 if flaky else None,
         )
         calls.append(call)
@@ -111,6 +122,10 @@ def change_capacity(history: History, workers: int) -> None:
 
 def fail_to_start(history: History, faults: list[Any]) -> None:
     history.engine.start_faults.extend(faults)
+
+
+def famine(history: History, host: bool) -> None:
+    history.famine("host" if host else "call")
 
 
 def end(history: History, refused: bool) -> None:
@@ -144,7 +159,9 @@ SUBMIT = step(
     function=sampled(0, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9),
     # As long as calls of the function usually take, or as is not expected of it.
     seconds=sampled(None, None, None, None, 1e-6, 0.004, 0.05, 2.0),
-    how=sampled(*["answers"] * 12, "raises", "raises once", "dies", "hangs", "hears nothing"),
+    how=sampled(
+        *["answers"] * 12, "raises", "raises once", "dies", "hangs", "hangs once", "hears nothing"
+    ),
     retries=sampled(None, None, None, 1, 2),
     timeout=sampled(*[None] * 9, 0.002, 0.5, 5.0),
     deadline=sampled(*[None] * 12, 0.003, 3.0),
@@ -154,10 +171,12 @@ CANCEL = step(cancel, at=NUMBERS, count=sampled(1, 1, 2, 20))
 TROUBLE = step(trouble, what=sampled("die", "lose", "give_back", "give_back"), at=NUMBERS)
 RACE = step(
     race,
+    where=sampled("", "", "", "", "careful"),
+    count=sampled(5, 30, 30),
     function=sampled(2, 3, 4, 4, 5, 5, 6),
     heavy=sampled(None, None, None, 0.002, 0.05),
-    seconds=sampled(0.0, 1e-5, 3e-5, 1e-4, 4e-4, 2e-3, 0.012),
-    what=sampled("cancel", "cancel", "die", "lose", "give_back", "others"),
+    seconds=sampled(0.0, 3e-5, 1e-4, 2e-4, 4e-4, 2e-3, 0.012, 0.8),
+    what=sampled("cancel", "cancel", "cancel", "die", "lose", "give_back", "others"),
     at=sampled(0, 1, 1, 2, 5, 20),
 )
 DELAYED = sampled("there", "back", "kill", "reap")
@@ -166,6 +185,7 @@ DELAY = step(delay, what=DELAYED, seconds=DELAYS)
 RARE = st.one_of(
     step(change_capacity, workers=sampled(0, 0, 1, 2, 3, 4)),
     step(fail_to_start, faults=st.lists(sampled("", "", "no start", "exit", "hang"), max_size=3)),
+    step(famine, host=st.booleans()),
     step(change_memory, short=st.booleans()),
     step(let_session_go, at=NUMBERS),
     step(wait, seconds=sampled(25.0, 65.0)),
@@ -220,7 +240,7 @@ def live_through(
 SETTINGS = settings(deadline=None, phases=[Phase.explicit, Phase.generate], database=None)
 
 
-@settings(SETTINGS, max_examples=100, derandomize=True)
+@settings(SETTINGS, max_examples=150, derandomize=True)
 @HISTORIES
 def test_histories(**history: Any) -> None:
     live_through(**history)
