@@ -225,6 +225,24 @@ async def test_a_kill_that_comes_too_late_ends_nothing_else(
         assert engine_of(machine).missed == 1
 
 
+async def test_a_session_goes_on_where_a_kill_came_too_late(
+    make_pool: MakePool, machine: Machine
+) -> None:
+    """It waits while its worker is to be killed, and all else there has ended before it is not."""
+    async with make_pool(1) as pool:
+        await known_to_be_short(pool)
+        session = pool.session()
+        assert await session.run(functions.count_state) == 1
+        engine_of(machine).back_seconds = 0.001
+        engine_of(machine).kill_seconds = engine_of(machine).reap_seconds = 0.01
+        turn = pool.submit(functions.identity, 1)
+        await anyio.lowlevel.checkpoint()
+        assert turn.cancel()
+        with anyio.fail_after(1):
+            assert await session.run(functions.count_state) == 2
+        assert engine_of(machine).missed == 1
+
+
 async def test_a_cancelled_turn_has_no_answer_though_one_was_on_its_way(
     make_pool: MakePool, machine: Machine
 ) -> None:
