@@ -1,129 +1,75 @@
 """Makes the pictures of the documentation: ``python docs/pictures/make.py``.
 
-A run is made up, in a ledger as any other, and shown as users see it: by the bar of ``exec``, on
-the full screen, and in a browser, for which there has to be a Chromium.
+They are of one run, which is started here: ``hmz-mp exec``, on a terminal of its own, over files of
+the standard library of this interpreter, in a git repository that is thrown away. What they show
+has happened. Its bar is what the terminal was sent; the full screen is that of ``hmz-mp watch``,
+which looks at it meanwhile; and its report is shown by a browser, for which there has to be a
+Chromium. Of real agents there is nothing in it, as nobody's account is to be needed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import html
 import io
-import random
 import re
+import shutil
+import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
-from contextlib import closing
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
+from rich.text import Text
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from hmz_mp.cli.pace import Pace  # noqa: E402  (after the path)
-from hmz_mp.cli.progress import picture  # noqa: E402
-from hmz_mp.core.ambient import TurnRecord  # noqa: E402
-from hmz_mp.report.page import page_pieces  # noqa: E402
-from hmz_mp.runs.ledger import Ledger  # noqa: E402
-from hmz_mp.runs.reading import open_run  # noqa: E402
-from hmz_mp.runs.tally import Tally  # noqa: E402
+from hmz_mp.report.page import page_pieces  # noqa: E402  (after the path)
+from hmz_mp.runs import runs_directory  # noqa: E402
+from hmz_mp.runs.reading import find_run, open_run  # noqa: E402
 from hmz_mp.watching.screen import Abilities, WatchApp  # noqa: E402
+from tests.cli.processes import OnTerminal, Project  # noqa: E402
 from tests.report.browser import Browser, find_browser  # noqa: E402
+from tests.waiting import until  # noqa: E402
 
 PICTURES = Path(__file__).parent
-REVIEWER, CHECKER = "claude/opus:high", "tool/checks.py:lint"
-NOUNS = ("cart", "price", "order", "stock", "invoice", "refund", "basket", "ledger", "tax", "audit")
-ITEMS = [f"shop/{folder}/{noun}.py" for folder in ("core", "api", "jobs", "web") for noun in NOUNS]
-SAID = {
-    "shop/jobs/price.py": [
-        ("reasoning", "The discount is applied before the tax: is that meant?"),
-        ("tool", "Read shop/jobs/price.py"),
-        ("tool", "Grep 'round(' in shop/"),
-        ("text", "`total()` rounds each line, then the sum. Of three lines of 0.335 that makes\n"
-         "1.02, where the invoice says 1.01.\n"),
-        ("tool", "Edit shop/jobs/price.py"),
-        ("tool", "Bash python -m pytest tests/test_price.py"),
-        ("text", "The tests pass. I look for other places that round twice."),
-    ],
-    "shop/jobs/order.py": [
-        ("tool", "Read shop/jobs/order.py"),
-        ("text", "`Order.cancel` may be called twice: the second refund is not refused."),
-        ("told", "mind the orders that were paid in part"),
-        ("tool", "Grep 'def refund' in shop/"),
-        ("text", "Partial payments go through `refund_part`, which has the same hole."),
-    ],
-}  # fmt: skip
+WIDTH = 84
+AT_ONCE = 3
+LEAST_LINES = 8  # of a conversation, on a picture
+# Of the standard library: packages, large modules, and files that are there as they are no Python.
+FILES = (
+    *("asyncio/*.py", "email/*.py", "http/*.py", "json/*.py", "test/tokenizedata/bad*.py"),
+    *("_pydecimal.py", "argparse.py", "inspect.py", "tarfile.py", "turtle.py", "typing.py"),
+)
+COMMAND = (
+    *("exec", "-f", "checks/review.py"),
+    *("-a", "tool/hmz_mp.toolbox.python:outline", "-a", "tool/checks/twins.py:twins"),
+    *("--include", "lib", "--at-once", f"{AT_ONCE}", "--timeout", "10", "what is written twice?"),
+)
+# What the terminal is sent before each picture of the bar: it goes up, and wipes line by line.
+WIPE = re.compile(r"\r\x1b\[2K(?:\x1b\[1A\x1b\[2K)*")
 
 
-def turns(start: float) -> list[TurnRecord]:
-    """Make up the turns of a run that began at ``start``."""
-    chance = random.Random(7)
-    free = [start + 0.1] * 6
-    made: list[TurnRecord] = []
-    for item in ITEMS:
-        for agent in (CHECKER, REVIEWER):
-            made.append(turn(chance, free, len(made), item, agent))
-    return made
-
-
-def turn(
-    chance: random.Random, free: list[float], number: int, item: str, agent: str
-) -> TurnRecord:
-    """Make up one turn, in the worker that is free first."""
-    worker = free.index(min(free))
-    begin = free[worker]
-    seconds = chance.lognormvariate(0.9 if agent == REVIEWER else -0.7, 0.6)
-    free[worker] = begin + seconds + 0.05
-    read, wrote = chance.randint(4000, 40000), chance.randint(200, 2500)
-    cost = (read * 3 + wrote * 15) / 1e6
-    record = TurnRecord(
-        item_id=item, agent=agent, agent_id=agent, session=f"s{number}", place=0, number=number,
-        prompt=f"find what is wrong with money here\nThe file is {item}.", state="ok",
-        submitted_at=max(begin - chance.random() * 3, 0.0), began_at=begin, attempts=1,
-        ended_at=begin + seconds, seconds=seconds, worker=40210 + worker,
-        answer=f"{item}: {chance.randint(0, 4)} findings",
-    )  # fmt: skip
-    if agent == REVIEWER:
-        record.input_tokens, record.output_tokens, record.cost_usd = read, wrote, cost
-        record.usage = (
-            f'[{{"model":"claude-opus-4","input_tokens":{read},"output_tokens":{wrote},'
-            f'"cached_tokens":{read // 2},"cost_usd":{cost}}}]'
-        )
-    if chance.random() < 0.06:
-        record.state, record.answer = "failed", None
-        record.error = "TurnTimeout: took longer than 30 s"
-    return record
-
-
-def write_run(runs_dir: Path, *, over: bool) -> Ledger:
-    """Write the run down: all of it, or up to where two conversations work."""
-    start = time.time() - 33
-    made = turns(start)
-    ledger = Ledger.create(
-        runs_dir,
-        command=["hmz-mp", "exec", "-f", "review", "-a", REVIEWER, "-a", CHECKER, "--watch"],
-        flow="review",
-        agents=[REVIEWER, CHECKER],
-        task="find what is wrong with money here",
-        options={"at_once": 6},
-    )
-    for record in made:
-        if not over and record.item_id in SAID and record.agent == REVIEWER:
-            record.state, record.answer, record.error = "running", None, None
-            record.ended_at = record.seconds = None
-            for kind, text in SAID[record.item_id]:
-                ledger.say(record.number, time.time(), kind, text)
-        elif not over and record.number > 2 * ITEMS.index("shop/jobs/order.py") + 1:
-            record.state, record.began_at, record.answer = "queued", None, None
-            record.input_tokens = record.output_tokens = 0
-            record.cost_usd = 0.0
-        ledger.put(record)
-    ledger.note("UPDATE runs SET started_at = ?", start)
-    if over:
-        ledger.finish("failed", 1, {})
-    ledger.flush()
-    return ledger
+def make_repository(folder: Path) -> Project:
+    """Return a git repository with the files, and with what is to look at them."""
+    project = Project(folder)
+    library = Path(sysconfig.get_path("stdlib"))
+    for pattern in FILES:
+        found = list(library.glob(pattern))
+        if not found:
+            raise SystemExit(f"the pictures need {pattern} of the standard library: not here")
+        for file in found:
+            copy = project.root / "lib" / file.relative_to(library)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, copy)
+    shutil.copytree(PICTURES / "checks", project.root / "checks")
+    subprocess.run(["git", "init", "-q", project.root], check=True)
+    subprocess.run(["git", "-C", project.root, "add", "."], check=True)
+    return project
 
 
 def without_fonts(svg: str) -> str:
@@ -131,42 +77,64 @@ def without_fonts(svg: str) -> str:
     return re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL)
 
 
-def draw_bar() -> None:
-    """Draw what ``exec`` shows on a terminal."""
-    tally = Tally(submitted=80)
-    pace = Pace(0.0)
-    for record in turns(0.0)[:50]:
-        tally.begin(record)
-        if record.number < 46:
-            tally.end(record)
-        else:
-            record.began_at = 1000.0 - 3 * (record.number - 44)
-            record.seconds = None
-    pace.note(30.0, tally.ended)
-    console = Console(record=True, width=84, file=io.StringIO(), force_terminal=True)
-    console.print(picture(tally, pace, 1000.0, 84, 8))
-    svg = console.export_svg(title="hmz-mp exec")
-    (PICTURES / "exec.svg").write_text(without_fonts(svg), encoding="utf-8")
+def save(name: str, svg: str) -> None:
+    """Write a picture."""
+    (PICTURES / name).write_text(without_fonts(svg), encoding="utf-8")
 
 
-async def draw_screen(directory: Path) -> None:
-    """Draw the full screen, on one conversation and on the next."""
-    app = WatchApp(directory, Abilities(lambda: None, lambda *_: True, lambda: 80))
+def draw_bar(sent: str) -> None:
+    """Draw what ``exec`` had on its terminal at one moment, about half-way."""
+    pictures = [Text.from_ansi(one.strip()) for one in WIPE.split(sent.replace("\r\n", "\n"))]
+    whole = [one for one in pictures if is_whole(one.plain)]
+    if not whole:
+        raise SystemExit("the bar never showed a failure and three items that run")
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
+    console.print(whole[len(whole) // 2])
+    save("exec.svg", console.export_svg(title="hmz-mp exec"))
 
-    async def until(words: str) -> str:
-        for _ in range(100):
-            drawn = app.export_screenshot(title="hmz-mp exec --watch")
-            if words in drawn and "checks.py" in drawn:
-                return drawn
-            await asyncio.sleep(0.1)
-        raise TimeoutError(words)
 
-    async with app.run_test(size=(84, 22)) as pilot:
-        one = await until("round")
-        (PICTURES / "watch-1.svg").write_text(without_fonts(one), encoding="utf-8")
-        await pilot.press("tab")
-        two = await until("refund_part")
-        (PICTURES / "watch-2.svg").write_text(without_fonts(two), encoding="utf-8")
+def is_whole(words: str) -> bool:
+    """Whether this is the bar, with all that it may show, and nothing that was printed before."""
+    return words.startswith("━") and " failed " in words and words.count("lib/") == AT_ONCE
+
+
+async def draw_screen(directory: Path, is_over: Callable[[], bool]) -> None:
+    """Draw the full screen, on one conversation and on the next, while both work."""
+    app = WatchApp(directory, Abilities(lambda: None))
+    async with app.run_test(size=(WIDTH, 22)) as pilot:
+
+        async def when(is_right: Callable[[str], bool], *keys: str) -> str:
+            while not is_over():
+                await pilot.press(*keys)
+                await asyncio.sleep(0.2)
+                drawn = app.export_screenshot(title="hmz-mp watch")
+                if is_right(shown(drawn)):
+                    return drawn
+            raise SystemExit("the run was over before the screen showed what it should")
+
+        one = await when(is_told)
+        save("watch-1.svg", one)
+        before = about(shown(one))
+        two = await when(lambda words: is_told(words) and about(words) != before, "tab")
+        save("watch-2.svg", two)
+
+
+def shown(svg: str) -> str:
+    """Return the words of a picture of a screen."""
+    found = re.findall(r"<text[^>]*>(.*?)</text>", svg)
+    return "\n".join(html.unescape(one).replace("\xa0", " ") for one in found)
+
+
+def is_told(words: str) -> bool:
+    """Whether a conversation that works and says much is shown, and something has failed."""
+    has_failed = re.search(r"\d failed", words) is not None
+    lines = words.count("\n· ") >= LEAST_LINES and "twins:" in words
+    return has_failed and about(words) != "" and lines
+
+
+def about(words: str) -> str:
+    """Return which item the conversation on the screen is about, if it works."""
+    return "".join(re.findall(r"› (\S+)", words)[:1])
 
 
 def draw_page(runs_dir: Path, folder: Path) -> None:
@@ -190,14 +158,26 @@ def draw_page(runs_dir: Path, folder: Path) -> None:
 
 
 def main() -> None:
-    """Make all of them."""
-    draw_bar()
+    """Start the run, and make all of them."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with closing(write_run(folder / "going", over=False)) as ledger:
-            asyncio.run(draw_screen(ledger.directory))
-        write_run(folder / "over", over=True).close()
-        draw_page(folder / "over", folder)
+        project = make_repository(folder)
+        runs_dir = runs_directory(project.root)
+        began = time.monotonic()
+        terminal = OnTerminal(project, *COMMAND, columns=WIDTH, rows=24)
+        try:
+            until(lambda: any(runs_dir.glob("*/run.db")))
+            directory = find_run(runs_dir, "last")
+            asyncio.run(draw_screen(directory, lambda: terminal.process.poll() is not None))
+        finally:
+            terminal.wait()
+        with open_run(runs_dir, "last") as run:
+            failed = {kind for (kind,) in run.columns(["error_type"])}
+        if not {"SyntaxError", "TurnTimeout"} <= failed:
+            raise SystemExit(f"the run did not go as it should:\n{terminal.shown[-2000:]}")
+        draw_bar(terminal.shown)
+        draw_page(runs_dir, folder)
+        print(f"of a run of {time.monotonic() - began:.0f} s")
 
 
 if __name__ == "__main__":

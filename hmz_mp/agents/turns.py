@@ -225,7 +225,7 @@ class AgentTurn:
         account = turn.account
         if account is not None:
             record = self.record
-            record.worker = account.worker
+            record.worker = account.worker or record.worker  # one that was ended tells no more
             record.seconds = account.seconds
             record.attempts = account.attempts
             record.output = account.output

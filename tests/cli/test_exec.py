@@ -185,6 +185,7 @@ def test_retries_and_timeout_reach_the_turns(project: Project) -> None:
     hung = project.exec("--json", "-a", project.tool("hangs"), "--timeout", "0.3", "--include", "a")
     assert hung.status == 1
     assert "0.3 s" in hung.rows[0]["error"]
+    assert hung.rows[0]["worker"] > 0  # which it was is known, though it was ended
 
 
 def test_after_the_most_failures_nothing_new_begins(project: Project) -> None:
