@@ -93,6 +93,7 @@ class AgentTurn:
         "_listener",
         "_observer",
         "_owner",
+        "_tried",
         "_turn",
         "_waiters",
         "answer",
@@ -126,6 +127,7 @@ class AgentTurn:
         self._decode = decode
         self._observer = observer
         self._listener = listener
+        self._tried = 0  # attempts of earlier tries, that the run has it go on from
         self._turn: Turn | None = None
         self._waiters: tuple[Awaitable[None], ...] = ()
 
@@ -151,6 +153,7 @@ class AgentTurn:
             if known is not None:
                 self._recall(known)
                 return None
+            self._tried = record.attempts
         if self._owner.watched:
             self._owner.tell(TurnEvent("submitted", record))
         if refusal is not None:
@@ -227,7 +230,7 @@ class AgentTurn:
             record = self.record
             record.worker = account.worker or record.worker  # one that was ended tells no more
             record.seconds = account.seconds
-            record.attempts = account.attempts
+            record.attempts = self._tried + account.attempts
             record.output = account.output
             for used in self._counters:
                 used.turns += 1

@@ -18,6 +18,7 @@ from hmz_mp.errors import BadInput
 from hmz_mp.runs import runs_directory
 from hmz_mp.runs.costs import read_usage
 from hmz_mp.runs.reading import PatchState, RecordedRun, RunSummary, open_run
+from hmz_mp.runs.telling import TRIED
 from hmz_mp.runs.words import (
     STATE_WORDS,
     age,
@@ -54,12 +55,12 @@ def show_command(run: str, item: str | None, as_json: bool) -> None:
     """Show RUN: how it went, its slowest items, and every item that failed or did not run.
 
     With ITEM, show all there is about that item: its answer whole, its error, what it printed,
-    when and where it ran. RUN is an id from `hmz-mp runs`, the beginning of one, or "last".
-    An ITEM that begins with a dash goes after `--`.
+    when and where it ran, and what earlier tries of it failed with. RUN is an id from
+    `hmz-mp runs`, the beginning of one, or "last". An ITEM that begins with a dash goes after `--`.
 
     With --json, a run is one object: what `hmz-mp runs --json` says of it, "usage", what was used
     of each model, and "items", a list of what `hmz-mp exec --json` says of each. An item is one
-    object per turn, a line each.
+    object per turn, a line each; "tried", if there were earlier tries, is a list of their errors.
 
     \b
     Examples:
@@ -74,10 +75,16 @@ def show_command(run: str, item: str | None, as_json: bool) -> None:
         else:
             turns = _turns_of(recorded, item)
             patches = recorded.patches()
+            tried = {turn.number: _tried(recorded, turn.number) for turn in turns}
             if as_json:
-                _turns_as_json(turns, patches)
+                _turns_as_json(turns, patches, tried)
             else:
-                _turns_as_text(turns, patches, make_console(stderr=False))
+                _turns_as_text(turns, patches, tried, make_console(stderr=False))
+
+
+def _tried(run: RecordedRun, number: int) -> list[str]:
+    """Return what the earlier tries of a turn came to, an error and what there is beside it."""
+    return [event.text for event in run.events(number) if event.kind == TRIED]
 
 
 def _turns_of(run: RecordedRun, item: str) -> list[TurnRecord]:
@@ -125,12 +132,18 @@ def _problem(turn: TurnRecord, patches: Mapping[int, PatchState]) -> str | None:
     return patch.problem if patch is not None else None
 
 
-def _turns_as_json(turns: list[TurnRecord], patches: Mapping[int, PatchState]) -> None:
+def _turns_as_json(
+    turns: list[TurnRecord],
+    patches: Mapping[int, PatchState],
+    tried: Mapping[int, list[str]],
+) -> None:
     for turn in turns:
         patch = patches.get(turn.number)
         shown = reviewed(row(turn), _problem(turn, patches)) | _details(turn)
         shown["patch_state"] = patch.state if patch is not None else None
         shown["patch_file"] = patch.file if patch is not None else None
+        if tried[turn.number]:
+            shown["tried"] = tried[turn.number]
         click.echo(json.dumps(shown))
 
 
@@ -219,7 +232,10 @@ def _print_list(console: Console, heading: str, lines: Iterator[str] | list[str]
 
 
 def _turns_as_text(
-    turns: list[TurnRecord], patches: Mapping[int, PatchState], console: Console
+    turns: list[TurnRecord],
+    patches: Mapping[int, PatchState],
+    tried: Mapping[int, list[str]],
+    console: Console,
 ) -> None:
     for position, turn in enumerate(turns):
         if position:
@@ -232,6 +248,7 @@ def _turns_as_text(
             ("answer", turn.answer),
             ("error", turn.error),
             ("detail", turn.detail),
+            *_headed(tried[turn.number]),
             ("output", turn.output),
             ("patch", _patch_text(turn)),
             ("prompt", turn.prompt),
@@ -239,6 +256,11 @@ def _turns_as_text(
             if text:
                 console.print(safe_text(f"{heading}:", "bold"), soft_wrap=True)
                 console.print(safe_text(text.rstrip("\n"), multiline=True), soft_wrap=True)
+
+
+def _headed(tried: list[str]) -> Iterator[tuple[str, str]]:
+    for count, text in enumerate(tried, start=1):
+        yield f"earlier try {count}", text
 
 
 def _turn_fields(turn: TurnRecord, patch: PatchState | None) -> Iterator[tuple[str, str]]:

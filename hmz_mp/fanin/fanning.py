@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from hmz_mp.agents.counting import counting
+from hmz_mp.agents.trying import Tries
 from hmz_mp.core.limits import check_width
 from hmz_mp.errors import ItemFailed, PoolClosed, Stopped
 from hmz_mp.fanin.brief import headline, one_line
@@ -101,9 +102,10 @@ class _Fan:
     async def _see_to(self, item_id: str) -> None:
         """Ask about an item until it is answered or has failed for good. It has a place."""
         tries, seconds = 0, 0.0
-        with counting() as used:
+        with counting() as used, Tries() as trying:
             while True:
                 tries += 1
+                trying.begin(last=tries > self._retry.times)
                 try:
                     outcome = await self._once(item_id, tries, seconds, used)
                 finally:

@@ -106,7 +106,7 @@ class Recording:
             record.attempts += 1
             if self._began is None:
                 self._began = time.monotonic()
-                record.began_at = time.time()
+                record.began_at = record.began_at or time.time()
             if record.state != "running":
                 record.state = "running"
                 if observer is not None:

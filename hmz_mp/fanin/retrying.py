@@ -21,6 +21,8 @@ class Retry(msgspec.Struct, frozen=True):
     ``times``: how often, for each item. ``backoff``: seconds before an item is asked about again,
     doubled each time; other items go on meanwhile. ``then`` is what becomes of those that failed
     all the same: ``"partial"``, they are in the report, or ``"fail"``, the first is raised.
+
+    In a run an item has one row whatever it took, and its last try decides how it has ended.
     """
 
     times: int = 1

@@ -20,7 +20,7 @@ class _Unwritten(NamedTuple):
     """An ending that is not written down yet: by which put it will be, and who waits for it."""
 
     put: int
-    record: TurnRecord
+    record: TurnRecord | None  # `None` if it is not to be told of
     then: Callable[[], object] | None
 
 
@@ -37,7 +37,7 @@ class Endings:
         self._places: dict[int, int] = {}
         self._begun = 0
         self._unwritten: deque[_Unwritten] = deque()
-        self._waiting: dict[int, TurnRecord] = {}
+        self._waiting: dict[int, TurnRecord | None] = {}
         self._told = 0
 
     def __repr__(self) -> str:
@@ -58,16 +58,34 @@ class Endings:
         else:
             self._pass_on(record, then)
 
+    def hold(self, put: int, then: Callable[[], object]) -> None:
+        """Call ``then`` once a put is written down, of an ending that is not to be told of yet."""
+        if put:
+            self._unwritten.append(_Unwritten(put, None, then))
+        else:
+            then()
+
+    def drop(self, number: int) -> None:
+        """Take note that the turn ``number`` is not to be told of."""
+        self._waiting[self._places.pop(number)] = None
+        self._go_on()
+
     def written(self, puts: int) -> None:
         """Take note that so many puts are written down."""
         while self._unwritten and self._unwritten[0].put <= puts:
             _, record, then = self._unwritten.popleft()
             self._pass_on(record, then)
 
-    def _pass_on(self, record: TurnRecord, then: Callable[[], object] | None) -> None:
-        self._waiting[self._places.pop(record.number)] = record
-        while (first := self._waiting.pop(self._told, None)) is not None:
-            self._told += 1
-            self._tell(first)
+    def _pass_on(self, record: TurnRecord | None, then: Callable[[], object] | None) -> None:
+        if record is not None:
+            self._waiting[self._places.pop(record.number)] = record
+            self._go_on()
         if then is not None:
             then()
+
+    def _go_on(self) -> None:
+        while self._told in self._waiting:
+            first = self._waiting.pop(self._told)
+            self._told += 1
+            if first is not None:
+                self._tell(first)

@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING, NamedTuple
 
 from hmz_mp.runs.schema import EVENTS_OF_A_TURN, stored, unstored
+from hmz_mp.runs.telling import TRIED
 
 if TYPE_CHECKING:
     import sqlite3
@@ -59,8 +60,9 @@ def ids_of(number: int) -> tuple[int, int]:
 class EventLog:
     """Writes the events of a run's turns.
 
-    Its whole state: how many each open turn has, and the ends of texts that are held back, since a
-    secret may go on in the next piece.
+    Its whole state: how many each open turn has; which turns this execution has written events of,
+    if there may be some of an earlier one; and the ends of texts that are held back, since a secret
+    may go on in the next piece.
     """
 
     def __init__(self, directory: Path, masks: Masks, *, again: bool) -> None:
@@ -68,6 +70,7 @@ class EventLog:
         self._masks = masks
         self._again = again  # there may be events of an earlier execution
         self._counts: dict[int, _Count] = {}
+        self._begun: set[int] = set()
         self._held: dict[int, TurnSaid] = {}
 
     def write(self, connection: sqlite3.Connection, events: Iterable[TurnSaid]) -> None:
@@ -88,10 +91,14 @@ class EventLog:
         rows: list[tuple[object, ...]] = []
         lines: dict[int, list[TurnSaid]] = {}
         for event in events:
-            count = self._counts.get(event.number) or self._begin(connection, event.number)
-            if not count.in_file and count.rows < MOST and count.text < MOST_TEXT:
+            count = self._counts.get(event.number) or self._begin(connection, event)
+            fits = count.rows < MOST and count.text < MOST_TEXT
+            if not count.in_file and (fits or event.kind == TRIED):
                 rows.append(_row(event, count))
                 continue
+            if event.kind == TRIED:  # is always in the ledger, before what says that there is more
+                count.rows -= 1
+                rows += [_row(event, count), _row(event._replace(kind="more", text=""), count)]
             if not count.in_file:
                 rows.append(_row(event._replace(kind="more", text=""), count))
                 count.in_file = True
@@ -129,11 +136,20 @@ class EventLog:
     def _masked(self, event: TurnSaid) -> TurnSaid:
         return event._replace(text=self._masks.text(event.text)) if self._masks else event
 
-    def _begin(self, connection: sqlite3.Connection, number: int) -> _Count:
-        if self._again:
+    def _begin(self, connection: sqlite3.Connection, event: TurnSaid) -> _Count:
+        """Return how much there is of a turn: what was said in tries before, none of it else."""
+        number = event.number
+        if self._again and number not in self._begun:
             connection.execute("DELETE FROM events WHERE id >= ? AND id < ?", ids_of(number))
             event_file(self._directory, number).unlink(missing_ok=True)
+            self._begun.add(number)
         count = self._counts[number] = _Count()
+        if event.kind == TRIED:
+            query = "SELECT kind, length(text) FROM events WHERE id >= ? AND id < ? ORDER BY id"
+            for kind, length in connection.execute(query, ids_of(number)):
+                count.rows += 1
+                count.text += length
+                count.in_file = kind == "more"
         return count
 
     def _append(

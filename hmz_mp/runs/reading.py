@@ -170,6 +170,13 @@ class RecordedRun:
             return record
         raise KeyError(number)
 
+    def next_number(self) -> int:
+        """Return a number that no turn has had, nor any later one."""
+        tables = ["turns", REPLACED] if self.summary.ledger_version >= RESUMABLE else ["turns"]
+        found = [self._rows(f"SELECT max(number) FROM {table}", []) for table in tables]  # noqa: S608  (ours)
+        highest = [number for rows in found for (number,) in rows if number is not None]
+        return max(highest, default=-1) + 1
+
     def slowest(self, most: int) -> list[TurnRecord]:
         """Return the ``most`` turns that ran longest, the longest first."""
         query = "WHERE seconds IS NOT NULL ORDER BY seconds DESC, number LIMIT ?"
@@ -253,11 +260,14 @@ class RecordedRun:
         return self._records(f"WHERE number IN ({places}) ORDER BY number", numbers)
 
     def marks(self, first: int) -> Iterator[tuple[int, str, int, int]]:
-        """Yield number, state, attempts and execution of the turns from a number on, in order."""
+        """Yield number, state, attempts and execution of the turns from a number on, in order.
+
+        And of those that were tried again: these may have ended before, and go on.
+        """
         execution = "execution" if self.has("execution") else "1"
         query = (
             f"SELECT number, state, attempts, {execution} FROM turns "  # noqa: S608  (ours)
-            "WHERE number >= ? ORDER BY number"
+            "WHERE number >= ? OR attempts > 1 ORDER BY number"
         )
         for number, state, *more in self._rows(query, [first]):
             yield number, self.settled(state), *more

@@ -83,7 +83,7 @@ class Replay:
             self._note_file(row, *values[-len(_FILE) :])
         for found in self._first.values():
             found.sort(key=lambda row: (row.state == "ok", -row.number))
-        self.next_number = max(self._left, default=-1) + 1
+        self.next_number = run.next_number()
         rows = self._left.values()
         self._names = {row.item_id for row in rows} | {row.session for row in rows}
         self._known = len(self._left)
@@ -160,6 +160,11 @@ class Replay:
             self.changed.add(row.number)
         self._take_over(record, row)
         return None
+
+    def rename(self, record: TurnRecord) -> None:
+        """Give a turn that is asked in a later try of something a name that no row has."""
+        self._rename(record, None)
+        record.execution = self._execution
 
     def _take_over(self, record: TurnRecord, row: _Row) -> None:
         before = self._run.turn(row.number)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Protocol
 
+from hmz_mp.core.ambient import TurnRecord
 from hmz_mp.runs.schema import replace_statements
 from hmz_mp.runs.telling import told_of
 
@@ -16,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from hmz_mp.core.ambient import TurnRecord
+    from hmz_mp.core.ambient import Item
     from hmz_mp.runs.replay import Replay
 
-__all__ = ["RecordSink", "Rows"]
+__all__ = ["RecordSink", "Rows", "never_submitted"]
 
 
 class RecordSink(Protocol):
@@ -135,5 +136,26 @@ class Rows:
     def drop_replaced(self) -> None:
         """Take out rows of before whose items the flow, which has ended, asked otherwise about."""
         for number in self._replay.replaced() if self._replay is not None else ():
-            for statement in replace_statements():
-                self._ledger.note(statement, number)
+            self.drop(number)
+
+    def drop(self, number: int) -> None:
+        """Take a row out of the turns; it is kept for what it has cost."""
+        for statement in replace_statements():
+            self._ledger.note(statement, number)
+
+
+def never_submitted(item: Item, reason: str, now: float) -> TurnRecord:
+    """Return the record of an item that was announced, and that no turn was about."""
+    return TurnRecord(
+        item_id=item.item_id,
+        agent="",
+        agent_id="",
+        session="",
+        place=0,
+        prompt="",
+        path=item.path,
+        state="not_run",
+        error=reason,
+        submitted_at=now,
+        ended_at=now,
+    )

@@ -11,12 +11,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from hmz_mp.core.ambient import TurnRecord
 from hmz_mp.core.turns import Progress, PutBack, Shipped
 from hmz_mp.errors import BudgetExceeded, Stopped
 from hmz_mp.runs.costs import NO_BUDGET, Budget
 from hmz_mp.runs.endings import Endings
-from hmz_mp.runs.rows import RecordSink, Rows
+from hmz_mp.runs.retried import Retried
+from hmz_mp.runs.rows import RecordSink, Rows, never_submitted
 from hmz_mp.runs.tally import Tally
 from hmz_mp_worker.backends.protocol import Spent
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from hmz_mp.core.ambient import Item, TurnObserver
+    from hmz_mp.core.ambient import Item, TurnObserver, TurnRecord
     from hmz_mp.core.pool import Pool
     from hmz_mp.runs.replay import Replay
 
@@ -39,9 +39,9 @@ class Run:
     ``max_failures`` failed turns (0: never), or once the ``budget`` is spent, no new ones begin.
     With a ``replay`` it goes on with what earlier executions have left.
 
-    Its whole state: the tally; the records that have not ended, and the endings that are not told
-    of; the items announced and not submitted yet; why it was halted, if it was; how many turns ran
-    when the budget was spent; and its rows in the ledger.
+    Its whole state: the tally; the records that have not ended, the endings that are not told of,
+    and the turns that may be tried again; the items announced and not submitted yet; why it was
+    halted, if it was; how many turns ran when the budget was spent; and its rows in the ledger.
     """
 
     def __init__(
@@ -76,6 +76,9 @@ class Run:
         self._endings = Endings(self._tell)
         self._replay = replay
         self.rows = Rows(ledger, replay, state, now)
+        self._retried = Retried(
+            self.tally, self._endings, self.rows, put=self._put, count=self._count
+        )
         if replay is not None:
             self.tally.costs.add(replay.costs.models)
             self._mind_budget()
@@ -130,27 +133,45 @@ class Run:
 
         Returns the record of before, if the turn was answered in an earlier execution.
         """
-        known = self._replay.recall(record) if self._replay is not None else None
+        earlier = self._retried.predecessor(record)
+        known = None
+        if self._replay is not None and earlier is not None:
+            self._replay.rename(record)
+        elif self._replay is not None:
+            known = self._replay.recall(record)
         if self._unsubmitted.pop(record.item_id, None) is not None:
             self.tally.unsubmitted -= 1
         if known is not None:
             self._expect(known)
-            self.tally.recalled += 1
-            self.tally.end(known)
-            self._endings.add(known, 0)
+            if not self._retried.recalled(known):
+                self.tally.recalled += 1
+                self._count(known, 0)
             return known
-        self.rows.number(record)
-        self._expect(record)
         if self._stopped is not None:
-            record.state = "not_run"
-            record.error = self.halted
-            record.ended_at = self._now()
-            self._settle(record)
+            self._refuse(record, earlier)
             raise _another(self._stopped)
+        if earlier is None:
+            self.rows.number(record)
+            self._expect(record)
+        else:
+            self._retried.take_over(record, earlier)
+        self._retried.open(record)
         self._open[record.number] = record
-        self._put(record)
+        if earlier is None:
+            self._put(record)
         self.rows.introduce(record)
         return None
+
+    def _refuse(self, record: TurnRecord, earlier: TurnRecord | None) -> None:
+        record.state = "not_run"
+        record.error = self.halted
+        record.ended_at = self._now()
+        if earlier is not None:
+            self._retried.refuse(record, earlier)
+            return
+        self.rows.number(record)
+        self._expect(record)
+        self._settle(record)
 
     def _expect(self, record: TurnRecord) -> None:
         self._endings.expect(record.number)
@@ -161,6 +182,7 @@ class Run:
 
     def began(self, record: TurnRecord) -> None:
         """Note that the turn runs."""
+        self._retried.began(record)
         self.tally.begin(record)
         if record.attempts > 1 and record.worker is not None:
             self.rows.say(record, Shipped(record.worker))
@@ -186,10 +208,8 @@ class Run:
         if self.halted is not None and record.state in ("cancelled", "not_run"):
             record.error = self.halted
         self.rows.ended(record)
-        self._settle(record, then)
-        if record.state == "failed" and self.tally.failed == self._max_failures:
-            reason = f"{self._max_failures} failed, the most that was allowed"
-            self.halt(reason, end_running=False)
+        if not self._retried.ended(record, then):
+            self._settle(record, then)
         if record.failure == "unauthorised":
             self.halt(record.error or "unauthorised", end_running=False)
 
@@ -246,9 +266,11 @@ class Run:
             record.error = record.error or self.halted or "stopped as the run ended"
             record.ended_at = self._now()
             self._open.pop(record.number, None)
-            self._settle(record)
+            if not self._retried.ended(record, lambda: None):
+                self._settle(record)
+        self._retried.finish()
         for item in list(self._unsubmitted.values()):
-            record = _never_submitted(item, reason, self._now())
+            record = never_submitted(item, reason, self._now())
             self.rows.number(record)
             self._expect(record)
             self.tally.unsubmitted -= 1
@@ -264,8 +286,17 @@ class Run:
         write: bool = True,
     ) -> None:
         record.cancel = record.tell = None  # a finished record holds no turn
+        self._count(record, self._put(record) if write else 0, then)
+
+    def _count(
+        self, record: TurnRecord, put: int, then: Callable[[], object] | None = None
+    ) -> None:
+        """Have an ending count that a put writes down, and pass it on then; may halt the run."""
         self.tally.end(record)
-        self._endings.add(record, self._put(record) if write else 0, then)
+        self._endings.add(record, put, then)
+        if record.state == "failed" and self.tally.failed == self._max_failures:
+            reason = f"{self._max_failures} failed, the most that was allowed"
+            self.halt(reason, end_running=False)
 
     def _tell(self, record: TurnRecord) -> None:
         self.tally.note_failure(record)
@@ -276,19 +307,3 @@ class Run:
 def _another(error: Stopped) -> Stopped:
     """Return the same error for one more to raise, without the traceback of the others."""
     return type(error)(error.reason)
-
-
-def _never_submitted(item: Item, reason: str, now: float) -> TurnRecord:
-    return TurnRecord(
-        item_id=item.item_id,
-        agent="",
-        agent_id="",
-        session="",
-        place=0,
-        prompt="",
-        path=item.path,
-        state="not_run",
-        error=reason,
-        submitted_at=now,
-        ended_at=now,
-    )

@@ -179,8 +179,8 @@ def patches_that_count(version: int) -> str:
     return _PATCHES_THAT_COUNT.format(execution=execution)
 
 
-# Rows whose place others have taken, as the flow asked otherwise when it was resumed: kept for what
-# they have cost.
+# Rows whose place others have taken, as the flow asked otherwise when it was resumed, or that a
+# later try of the same did without: kept for what they have cost.
 REPLACED = "replaced"
 
 

@@ -41,7 +41,8 @@ class Tally:
     """Counts of a run's turns by state, the slowest, and the first failures in item order.
 
     ``to_review`` are those that were ok, and whose answers say that somebody has to look.
-    ``waiting`` are those that began, and wait as their service was too busy. ``unsubmitted``
+    ``waiting`` are those that began, and wait as their service was too busy; ``held`` those that
+    ended, and do not count yet as they may be tried again. ``unsubmitted``
     counts the items that were announced and not asked about yet; ``recalled`` those of the ok that
     were answered in an earlier execution; ``progress``
     is what running turns said last of how far they are, ``costs`` what was used of models, by
@@ -60,6 +61,7 @@ class Tally:
     to_review: int = 0
     running: dict[int, TurnRecord] = field(default_factory=dict)
     waiting: set[int] = field(default_factory=set)
+    held: set[int] = field(default_factory=set)
     progress: dict[int, Progress] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     reviews: list[Failure] = field(default_factory=list)
@@ -79,7 +81,8 @@ class Tally:
     @property
     def queued(self) -> int:
         """How many turns were submitted and wait to run."""
-        return self.submitted - self.ended - len(self.running) - len(self.waiting)
+        under_way = len(self.running) + len(self.waiting) + len(self.held)
+        return self.submitted - self.ended - under_way
 
     @property
     def slowest(self) -> list[Slow]:
@@ -106,6 +109,17 @@ class Tally:
         self.progress.pop(record.number, None)
         self.waiting.add(record.number)
 
+    def hold(self, number: int) -> None:
+        """Count a turn as one that ended and may be tried again."""
+        self._is_over(number)
+        self.held.add(number)
+
+    def _is_over(self, number: int) -> None:
+        self.running.pop(number, None)
+        self.progress.pop(number, None)
+        self.waiting.discard(number)
+        self.held.discard(number)
+
     def note_progress(self, record: TurnRecord, progress: Progress) -> None:
         """Keep how far a running turn says it is."""
         if record.number in self.running:
@@ -113,9 +127,7 @@ class Tally:
 
     def end(self, record: TurnRecord) -> None:
         """Count a turn's ending."""
-        self.running.pop(record.number, None)
-        self.progress.pop(record.number, None)
-        self.waiting.discard(record.number)
+        self._is_over(record.number)
         match record.state:
             case "ok":
                 self.ok += 1

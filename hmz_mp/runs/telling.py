@@ -6,7 +6,7 @@ Imported by ``runs.run``. It knows the events of pools and agents, and nothing o
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hmz_mp.core.turns import Logged, Progress, PutBack, Said, Shipped
 from hmz_mp_worker.backends.protocol import Did
@@ -14,7 +14,16 @@ from hmz_mp_worker.backends.protocol import Did
 if TYPE_CHECKING:
     from hmz_mp.core.ambient import TurnRecord
 
-__all__ = ["told_of"]
+__all__ = ["TRIED", "Tried", "told_of"]
+
+TRIED = "tried"  # the kind of what an earlier try came to
+_DETAIL = 4000  # characters of what it says beside its error
+
+
+class Tried(NamedTuple):
+    """A turn takes the place of one that was tried before, and how that ended."""
+
+    record: TurnRecord
 
 
 def told_of(record: TurnRecord, event: object) -> tuple[str, str] | None:
@@ -36,5 +45,14 @@ def told_of(record: TurnRecord, event: object) -> tuple[str, str] | None:
             return "waiting", f"{seconds:.3f}"
         case Shipped(worker=worker):
             return "attempt", str(worker)
+        case Tried(record=earlier):
+            return TRIED, _came_to(earlier)
         case _:
             return None
+
+
+def _came_to(earlier: TurnRecord) -> str:
+    """Return what a try failed with: its error on the first line, and the end of the rest."""
+    error = earlier.error or earlier.error_type or "its answer was not taken"
+    detail = (earlier.detail or "").rstrip()
+    return f"{error}\n{detail[-_DETAIL:]}" if detail else error

@@ -115,7 +115,7 @@ class _Marks:
 
     Its whole state: a mark for each turn that was looked at last; from which number on they are
     looked at; and which execution of the run they are of. What has ended does not change in the
-    first execution; in later ones it may be tried again, so all are looked at.
+    first execution, unless it is tried again; in later ones all are looked at.
     """
 
     def __init__(self) -> None:
@@ -139,11 +139,11 @@ class _Marks:
             marks[number] = mark = (state, *more)
             if mark != self._marks.get(number):
                 numbers.append(number)
-            if first_open is None and state not in ENDED:
+            if first_open is None and state not in ENDED and number >= self._first:
                 first_open = number
         self._marks = marks
         if execution == 1:
-            last = next(reversed(marks), self._first - 1)
+            last = max(next(reversed(marks), -1), self._first - 1)
             self._first = last + 1 if first_open is None else first_open
         return numbers
 

@@ -46,6 +46,14 @@ SCRIPT = {
         {"match": r"(?P<name>bad\.txt)", "steps": [{"status": 400, "times": 99}]},
         {"match": r"(?P<name>odd\.txt)", "steps": [READS]},
         {
+            "match": r"(?P<name>late\.txt)",
+            "steps": [
+                READS,
+                {"status": 400, "at": 1},
+                {"text": json.dumps(FINDING), "usage": {"input": 200}},
+            ],
+        },
+        {
             "match": r"(?P<name>\w+\.txt)",
             "steps": [READS, {"text": json.dumps(FINDING), "usage": {"input": 200}}],
         },
@@ -90,6 +98,24 @@ def test_sub_runs_are_turns_of_the_run(project: Project, place: Place) -> None:
     assert "characters in all, the whole is in " in told
     shown = project.run("show", "last", "odd.txt")
     assert b"odd.txt" in shown.out
+
+
+def test_a_sub_run_that_is_tried_again_is_one_turn(project: Project, place: Place) -> None:
+    flow = project.root.parent / "flow.py"
+    flow.write_text(
+        FLOW.replace('"partial"', "Retry(1, 0)").replace("fan_out, ", "Retry, fan_out, ")
+    )
+    project.files("late.txt")
+    done = run(project, place)
+    assert done.status == 0, done
+    (row,) = done.rows
+    assert (row["item_id"], row["status"], row["attempts"]) == ("late.txt", "ok", 4)
+    assert [one["input_tokens"] for one in row["usage"]] == [400]
+    (shown,) = project.run("show", "last", "late.txt", "--json").rows
+    assert len(shown["tried"]) == 1
+    assert shown["usage"] == row["usage"]
+    (whole,) = project.run("show", "last", "--json").rows
+    assert [one["input_tokens"] for one in whole["usage"]] == [400]
 
 
 @pytest.mark.slow

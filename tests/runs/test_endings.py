@@ -45,3 +45,20 @@ def test_whatever_the_order_each_is_told_once_and_none_too_early(
     endings.written(len(ends))
     assert had == ends
     assert [record.number for record in told] == list(range(8))
+
+
+def test_what_is_held_or_dropped_is_not_told_of() -> None:
+    told: list[int] = []
+    had: list[int] = []
+    endings = Endings(lambda record: told.append(record.number))
+    for number in (0, 1, 2):
+        endings.expect(number)
+    endings.hold(5, lambda: had.append(0))
+    endings.hold(0, lambda: had.append(1))
+    endings.add(turn(2), 0)
+    endings.written(5)
+    assert (told, had) == ([], [1, 0])
+    endings.add(turn(0), 0)
+    assert told == [0]
+    endings.drop(1)
+    assert told == [0, 2]

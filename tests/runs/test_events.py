@@ -84,3 +84,48 @@ def test_a_turn_that_runs_again_has_the_events_of_the_last_time(
         again.say(0, 2.0, "log", "second")
     assert kinds_of(tmp_path) == [(0, "log", "second")]
     assert not event_file(ledger.directory, 0).exists()
+
+
+def retried(ledger: Ledger, words: str) -> None:
+    """End a turn, and begin another that takes its place."""
+    ledger.put(turn(0, state="failed"))
+    ledger.flush()
+    ledger.say(0, 2.0, "tried", words)
+
+
+@pytest.mark.parametrize("most", [200, 4, 3])
+def test_a_turn_that_takes_the_place_of_another_goes_on_with_its_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(module, "MOST", most)
+    with closing(new_ledger(tmp_path)) as ledger:
+        for number in range(4):
+            ledger.say(0, 1.0, "log", f"first {number}")
+        retried(ledger, "it broke")
+        ledger.say(0, 3.0, "log", "second")
+        retried(ledger, "again")
+        ledger.say(0, 4.0, "log", "third")
+    first = [(0, "log", f"first {number}") for number in range(4)]
+    tries = [(0, "tried", "it broke"), (0, "log", "second"), (0, "tried", "again")]
+    everything = [*first, *tries, (0, "log", "third")]
+    if most == 200:
+        assert kinds_of(tmp_path) == everything
+        return
+    kept = [*first[:most], tries[0], tries[2], (0, "more", "")]
+    assert kinds_of(tmp_path) == kept
+    lines = event_file(ledger.directory, 0).read_text().splitlines()
+    assert [json.loads(line)["text"] for line in lines] == [text for _, _, text in everything]
+
+
+def test_tries_of_an_earlier_execution_give_way_to_those_of_the_last(tmp_path: Path) -> None:
+    ledger = new_ledger(tmp_path)
+    ledger.say(0, 1.0, "log", "first")
+    retried(ledger, "it broke")
+    ledger.finish("failed", 1, {})
+    ledger.close()
+    beginning = Beginning([], "fanout", [], "", {})
+    again = Ledger.take_up(ledger.directory, beginning=beginning, oldest=VERSION)
+    with closing(again):
+        retried(again, "it broke as well")
+        retried(again, "and again")
+    assert kinds_of(tmp_path) == [(0, "tried", "it broke as well"), (0, "tried", "and again")]

@@ -10,6 +10,7 @@ import pytest
 
 from hmz_mp.errors import BadInput
 from hmz_mp.runs.reading import list_runs, open_run
+from hmz_mp.runs.schema import replace_statements
 
 from .support import new_ledger, turn
 
@@ -259,3 +260,16 @@ def test_no_descriptor_is_left(runs_dir: Path) -> None:
     with pytest.raises(BadInput):
         open_run(runs_dir, "nosuch")
     assert psutil.Process().num_fds() == before
+
+
+def test_the_number_of_a_turn_that_was_taken_out_is_not_given_again(runs_dir: Path) -> None:
+    with closing(new_ledger(runs_dir)) as ledger:
+        with open_run(runs_dir, "last") as run:
+            assert run.next_number() == 0
+        ledger.put(turn(0, state="ok"))
+        ledger.put(turn(1, state="failed"))
+        for statement in replace_statements():
+            ledger.note(statement, 1)
+    with open_run(runs_dir, "last") as run:
+        assert [one.number for one in run.turns()] == [0]
+        assert run.next_number() == 2

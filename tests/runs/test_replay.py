@@ -30,6 +30,9 @@ class Recorded:
     def turn(self, number: int) -> TurnRecord:
         return self._records[number]
 
+    def next_number(self) -> int:
+        return max(self._records, default=-1) + 1
+
     def costs(self) -> Costs:
         return Costs()
 

@@ -173,6 +173,21 @@ def test_what_ended_is_not_looked_at_again(tmp_path: Path) -> None:
     assert "0 failed" not in found
 
 
+def test_what_ended_and_is_tried_again_is_told(tmp_path: Path) -> None:
+    with closing(new_ledger(tmp_path)) as ledger:
+        put(ledger, "failed", "ok", "failed", attempts=1)()
+        wait = stepping(
+            put(ledger, "running", attempts=2),
+            put(ledger, "-", "-", "-", "running", attempts=1),
+            put(ledger, "failed", attempts=2),
+            put(ledger, "-", "-", "ok", "ok", attempts=3),
+            lambda: ledger.finish("failed", 1, {}),
+        )
+        found = told(changes(ledger.directory, wait))
+    assert found[1:4] == ["0 failed", "1 ok", "2 failed"]
+    assert found[4:-1] == ["0 running", "3 running", "0 failed", "2 ok", "3 ok"]
+
+
 def test_looking_costs_a_tenth_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = count(step=10.0)
     waited: list[float] = []
