@@ -11,6 +11,7 @@ import click
 from rich.table import Table
 
 from hmz_mp.runs import runs_directory
+from hmz_mp.runs.backlog import ENDED
 from hmz_mp.runs.reading import RunSummary, list_runs
 from hmz_mp.runs.words import STATE_WORDS, age, counted, duration, iso_time, written_command
 from hmz_mp.terminal import make_console, safe_text, shorten
@@ -34,7 +35,8 @@ def runs_command(as_json: bool) -> None:
 
     On a terminal the commands are shortened to fit. With --json every run is one object on a
     line of its own: run_id, status, exit_code, started_at, ended_at, seconds, flow, task, agents,
-    command, options, counts (turns by state), problem.
+    command, options, selected (how many items), counts (turns by state), total (how many turns
+    there are to be, as far as is known), seconds_left (of a run that goes on), problem.
 
     \b
     Examples:
@@ -66,7 +68,10 @@ def run_object(run: RunSummary, now: float) -> dict[str, Any]:
         "agents": run.agents,
         "command": run.command,
         "options": run.options,
+        "selected": run.items,
         "counts": {state: run.counts.get(state, 0) for state in STATE_WORDS},
+        "total": run.total,
+        "seconds_left": run.seconds_left,
         "problem": run.problem,
     }
 
@@ -82,10 +87,23 @@ def _seconds(run: RunSummary, now: float) -> float | None:
     return (run.ended_at if run.ended_at is not None else now) - run.started_at
 
 
+def _turns(run: RunSummary) -> str:
+    """Return how many turns are in which state, or of a run that goes on how far it is."""
+    if run.status != "running" or run.items is None:
+        return counted(run.counts)
+    ended = {state: run.counts.get(state, 0) for state in ENDED}
+    parts = [f"{sum(ended.values()):,} of {run.total:,}"]
+    if failed := ended["failed"] + ended["cancelled"]:
+        parts.append(f"{failed:,} failed")
+    if run.seconds_left is not None:
+        parts.append(f"{duration(run.seconds_left)} left")
+    return ", ".join(parts)
+
+
 def _columns(runs: list[RunSummary], now: float) -> dict[str, list[str]]:
     readable = [run.status != "unreadable" for run in runs]
     started = [age(now - run.started_at) for run in runs]
-    turns = [counted(run.counts) for run in runs]
+    turns = [_turns(run) for run in runs]
     took = [duration(max(0.0, _seconds(run, now) or 0.0)) for run in runs]
 
     def known(cells: list[str]) -> list[str]:

@@ -113,7 +113,7 @@ def _no_such_item(run_id: str, item: str, ids: list[str]) -> str:
 def _run_as_json(run: RecordedRun) -> None:
     # Written piece by piece: a run may have more answers than fit into memory.
     usage = [to_builtins(one) for one in run.costs().models]
-    opening = json.dumps(run_object(run.summary, time.time()) | {"usage": usage})
+    opening = json.dumps(run_object(run.forecast(), time.time()) | {"usage": usage})
     click.echo(opening.removesuffix("}") + ', "items": [', nl=False)
     patches = _finished(run)
     for position, turn in enumerate(run.turns()):
@@ -171,7 +171,7 @@ def _patch_text(turn: TurnRecord) -> str | None:
 
 def _run_as_text(run: RecordedRun) -> None:
     console = make_console(stderr=False)
-    summary = run.summary
+    summary = run.forecast()
     title = safe_text(f"run {summary.run_id}: ")
     title.append(printable(summary.status), status_style(summary.status))
     console.print(title, soft_wrap=True)
@@ -212,6 +212,10 @@ def _run_fields(summary: RunSummary, now: float) -> Iterator[tuple[str, str]]:
     ended_at = summary.ended_at
     yield "took", duration(max(0.0, (now if ended_at is None else ended_at) - summary.started_at))
     yield "turns", f"{summary.turns:,}: {counted(summary.counts)}"
+    if summary.total > summary.turns:
+        yield "to come", f"{summary.total - summary.turns:,} more at least"
+    if summary.seconds_left is not None:
+        yield "left", duration(summary.seconds_left)
 
 
 def _reason(turn: TurnRecord) -> str:

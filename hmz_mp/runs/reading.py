@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -20,6 +21,7 @@ from hmz_mp.core.ambient import TurnRecord, TurnState
 from hmz_mp.errors import BadInput
 from hmz_mp.runs.costs import Costs, read_usages
 from hmz_mp.runs.events import TurnSaid, ids_of
+from hmz_mp.runs.forecast import forecast
 from hmz_mp.runs.salvage import is_damage, salvage, sure
 from hmz_mp.runs.schema import (
     DATABASE,
@@ -66,6 +68,9 @@ class RunSummary:
     ledger that is damaged it says how much could be read.
     ``counts`` has how many turns are in each state, from their rows. ``ended_at`` of an
     interrupted run is when its last turn changed; of a running one it is ``None``.
+    ``items`` is how many items were selected, if that was written down yet; ``expected`` how many
+    turns there are to be, at least, and ``seconds_left`` in how long they will have ended: both
+    only as `RecordedRun.forecast` gives them.
     """
 
     run_id: str
@@ -82,6 +87,14 @@ class RunSummary:
     counts: dict[str, int] = field(default_factory=dict)
     problem: str | None = None
     ledger_version: int = VERSION
+    items: int | None = None
+    expected: int = 0
+    seconds_left: float | None = None
+
+    @property
+    def total(self) -> int:
+        """How many turns there are to be, as far as is known."""
+        return max(self.turns, self.expected)
 
     @property
     def turns(self) -> int:
@@ -287,6 +300,22 @@ class RecordedRun:
         ((last,),) = self._rows("SELECT max(execution) FROM executions", [])
         return int(last or 1)
 
+    def forecast(self, now: float | None = None) -> RunSummary:
+        """Return the summary, of a run that goes on with what is to come, as of ``now``.
+
+        That costs looking at all turns, so it is not in `summary`.
+        """
+        items = self.summary.items
+        if items is None or self.summary.status != "running":
+            return self.summary
+        began = self.summary.started_at
+        if self.summary.ledger_version >= RESUMABLE:
+            ((last,),) = self._rows("SELECT max(started_at) FROM executions", [])
+            began = began if last is None else last
+        now = time.time() if now is None else now
+        found = forecast(self._rows, items, self.summary.counts, began, now)
+        return replace(self.summary, **found._asdict())
+
     def goes_on(self) -> bool:
         """Whether a run that went on when it was opened still does; `summary` stays as it was."""
         if self.summary.status != "running":
@@ -343,7 +372,7 @@ def list_runs(runs_dir: Path) -> list[RunSummary]:
     for directory in _directories(runs_dir):
         try:
             with RecordedRun(directory) as run:
-                found.append(run.summary)
+                found.append(run.forecast())
         except BadInput as error:
             found.append(RunSummary(directory.name, directory, "unreadable", problem=str(error)))
     return found
@@ -472,6 +501,7 @@ def _summary(directory: Path, connection: sqlite3.Connection) -> RunSummary:
         options=json.loads(run["options"]),
         counts=counts,
         ledger_version=connection.execute("PRAGMA user_version").fetchone()[0],
+        items=run["items"] if "items" in run.keys() else None,  # noqa: SIM118  (a Row has no names)
     )
 
 

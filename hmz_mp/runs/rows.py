@@ -107,6 +107,10 @@ class Rows:
                 *(record.session, record.agent_id, record.kept_as, record.cwd, self._now()),
             )
 
+    def selected(self, items: int) -> None:
+        """Write down how many items there are, for those who want to know how far the run is."""
+        self._ledger.note("UPDATE runs SET items = ?", items)
+
     def say(self, record: TurnRecord, event: object) -> None:
         """Write down what a turn said or did."""
         told = told_of(record, event)

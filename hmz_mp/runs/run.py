@@ -124,6 +124,7 @@ class Run:
             self._items = self._select()
             self._unsubmitted = {item.item_id: item for item in self._items}
             self.tally.unsubmitted = len(self._unsubmitted)
+            self.rows.selected(len(self._unsubmitted))
         return self._items
 
     # What agents tell: TurnObserver

@@ -5,7 +5,7 @@ byte of a file name that is not UTF-8 travels) is stored as a blob, encoded with
 ``surrogatepass``; every other text as text.
 
 Versions: 2 added what agents use, 3 patches, 4 what resuming needs, executions, agents, sessions
-and events.
+and events. A ledger of any version may lack `items`, which nobody depends on.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ TURN_COLUMNS = {
 TEXT_COLUMNS = frozenset(name for name, kind in TURN_COLUMNS.items() if kind.startswith("TEXT"))
 
 # One row. What ended it, and the process, are those of its last execution. `state` is what a
-# resumable flow keeps, as JSON.
+# resumable flow keeps, as JSON; `items` how many were selected, once a flow has asked for them.
 _RUN_COLUMNS = {
     "run_id": "TEXT PRIMARY KEY",
     "started_at": "REAL NOT NULL",
@@ -95,6 +95,7 @@ _RUN_COLUMNS = {
     "options": "TEXT NOT NULL",
     "counts": "TEXT",
     "state": "TEXT",
+    "items": "INTEGER",
 }
 
 _LATER_TABLES = (

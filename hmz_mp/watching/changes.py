@@ -70,7 +70,7 @@ def changes(
             numbers = marks.changed(run)
             if not is_begun:
                 is_begun = True
-                yield RunBegins(replace(run.summary, counts=marks.counts()), _models(run))
+                yield RunBegins(replace(run.forecast(), counts=marks.counts()), _models(run))
             if run.summary.status != "running":
                 patches = run.patches()
                 unapplied = (number for number, patch in patches.items() if patch.problem)

@@ -41,6 +41,8 @@ def figure_lines(snapshot: Snapshot, rate: float | None, total: int, width: int)
             parts.append(f"{snapshot.count(state):,} {word}")
     if rate:
         parts.append(f"{rate:,.1f}/s" if rate >= 0.1 else f"{rate * 60:,.1f}/min")
+    if snapshot.seconds_left is not None and snapshot.ended < total:
+        parts.append(f"{duration(snapshot.seconds_left)} left")
     if snapshot.tokens:
         parts.append(f"{_short(snapshot.tokens)} tokens")
     if snapshot.cost_usd:

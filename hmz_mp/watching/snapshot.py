@@ -76,6 +76,8 @@ class Snapshot:
     cost_usd: float
     last_session: str | None
     problem: str | None
+    expected: int = 0  # turns, at least, of a run that goes on
+    seconds_left: float | None = None
 
     @property
     def is_over(self) -> bool:
@@ -104,8 +106,8 @@ class Snapshot:
 
     @property
     def total(self) -> int:
-        """How many turns were submitted."""
-        return sum(one.total for one in self.agents)
+        """How many turns there are to be, as far as the ledger has it."""
+        return max(self.expected, sum(one.total for one in self.agents))
 
 
 def look(directory: Path) -> Snapshot:
@@ -113,6 +115,7 @@ def look(directory: Path) -> Snapshot:
     with RecordedRun(directory) as run:
         agents, tokens, cost_usd = _agents(run)
         working = tuple(_working(run)) if run.summary.status == "running" else ()
+        summary = run.forecast()
         at_once = run.summary.options.get("at_once")
         return Snapshot(
             run_id=run.summary.run_id,
@@ -128,6 +131,8 @@ def look(directory: Path) -> Snapshot:
             cost_usd=cost_usd,
             last_session=_last_session(run),
             problem=run.summary.problem,
+            expected=summary.expected,
+            seconds_left=summary.seconds_left,
         )
 
 

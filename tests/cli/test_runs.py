@@ -1,5 +1,6 @@
 import io
 import json
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -73,6 +74,21 @@ def test_a_run_in_progress_is_shown_as_it_stands(tmp_path: Path) -> None:
     assert 0 <= run["seconds"] < 60
 
 
+def test_a_run_in_progress_shows_how_far_it_is(tmp_path: Path) -> None:
+    with closing(new_ledger(runs_directory(tmp_path))) as ledger:
+        ledger.note("UPDATE runs SET items = 1500")
+        ledger.put(turn(0, state="ok", ended_at=time.time()))
+        ledger.put(turn(1, state="failed", ended_at=time.time()))
+        ledger.put(turn(2, state="running"))
+        ledger.flush()
+        assert "running  2 of 1,500, 1 failed, " in hmz_mp("runs").stdout
+        (run,) = map(json.loads, hmz_mp("runs", "--json").stdout.splitlines())
+        shown = hmz_mp("show", "last").stdout
+    assert (run["selected"], run["total"]) == (1500, 1500)
+    assert run["seconds_left"] > 0
+    assert "to come   1,497 more at least" in shown
+
+
 def test_json_is_one_object_per_run_and_line(tmp_path: Path) -> None:
     ids = [write_run(tmp_path), write_run(tmp_path)]
     done = hmz_mp("runs", "--json")
@@ -92,7 +108,10 @@ def test_json_is_one_object_per_run_and_line(tmp_path: Path) -> None:
         "agents",
         "command",
         "options",
+        "selected",
         "counts",
+        "total",
+        "seconds_left",
         "problem",
     ]
     assert one["command"] == ["hmz-mp", "exec", "-a", "tool/x:y"]
@@ -107,6 +126,7 @@ def test_json_is_one_object_per_run_and_line(tmp_path: Path) -> None:
     }
     assert one["started_at"].endswith("+00:00")
     assert one["seconds"] >= 0
+    assert (one["selected"], one["total"], one["seconds_left"]) == (None, 5, None)
 
 
 @pytest.mark.parametrize("width", range(20, 200, 7))

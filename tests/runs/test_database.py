@@ -128,6 +128,7 @@ def test_an_older_ledger_is_read_and_brought_up_to_date(tmp_path: Path, version:
         *(f"DROP TABLE {table}" for table in tables),
         *(f"ALTER TABLE turns DROP COLUMN {name}" for name in missing),
         *(["ALTER TABLE runs DROP COLUMN state"] if version < 4 else []),
+        "ALTER TABLE runs DROP COLUMN items",
         f"PRAGMA user_version = {version}",
     )
     with open_run(tmp_path, "last") as run:
@@ -138,9 +139,10 @@ def test_an_older_ledger_is_read_and_brought_up_to_date(tmp_path: Path, version:
         assert ledger.execution == 2
         ledger.put(turn(1, state="ok", patch=b"p", identity="i", usage=""))
         ledger.say(1, 1.0, "log", "x")
+        ledger.note("UPDATE runs SET items = 2")
         ledger.finish("ok", 0, {})
     with open_run(tmp_path, "last") as run:
-        assert run.summary.ledger_version == VERSION
+        assert (run.summary.ledger_version, run.summary.items) == (VERSION, 2)
         first, second = run.turns()
         assert (first.answer, first.execution, second.patch) == ("one", 1, b"p")
         assert len(list(run.events())) == 1

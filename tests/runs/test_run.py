@@ -24,6 +24,7 @@ def test_what_a_flow_sees() -> None:
     assert watched.run.observer is watched.run
     assert watched.run.pool is NO_POOL
     assert watched.run.items() == [Item("a"), Item("b")]
+    assert watched.ledger.noted == [("UPDATE runs SET items = ?", 2)]
     assert repr(watched.run) == "<Run r1: 0 open, 0 ok, 0 failed, 0 cancelled, 0 not_run>"
 
 

@@ -36,6 +36,13 @@ def test_figures() -> None:
     assert "tokens" not in over
 
 
+def test_how_long_it_will_take() -> None:
+    (line,) = figure_lines(snapshot(seconds_left=75.0), 2.5, 5000, 200)
+    assert "  2.5/s  1:15 left  " in line
+    (line,) = figure_lines(snapshot(seconds_left=0.0), 2.5, 1203, 200)
+    assert "left" not in line
+
+
 @pytest.mark.parametrize(
     ("tokens", "shown"), [(999, "999"), (15_000, "15.0 k"), (3 * 10**9, "3.0 G")]
 )

@@ -26,6 +26,19 @@ def test_how_a_run_stands(tmp_path: Path) -> None:
     assert (found.ended, found.total, found.count("queued")) == (2, 5, 1)
 
 
+def test_how_many_turns_are_to_come(tmp_path: Path) -> None:
+    with going_on(tmp_path) as ledger:
+        ledger.note("UPDATE runs SET items = 9")
+        ledger.flush()
+        found = look(ledger.directory)
+        ledger.finish("interrupted", 130, {})
+    assert (found.ended, found.total) == (2, 9)
+    assert found.seconds_left is not None
+    assert found.seconds_left > 0
+    over = look(ledger.directory)
+    assert (over.total, over.seconds_left) == (5, None)
+
+
 def test_of_a_run_that_was_cut_short_nothing_works(tmp_path: Path) -> None:
     with going_on(tmp_path) as ledger:
         ledger.finish("interrupted", 130, {})
