@@ -101,6 +101,11 @@ class Job(msgspec.Struct, eq=False, gc=False):
     worker: Worker | None = None
     stopping: BaseException | None = None  # how it ends once its worker lets go of it
 
+    @property
+    def unwanted(self) -> bool:
+        """Whether it is to be stopped, if its worker has not let go of it yet."""
+        return self.state is JobState.ABANDONED or self.stopping is not None
+
     def busy(self, _ending: Ending) -> Busy | None:
         """Return what a failure says of its service's being too busy, if it does."""
         return None

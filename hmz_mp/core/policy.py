@@ -175,7 +175,7 @@ class Policy:
                 self._dispatcher.requeue(job)
         self._relieve(worker, len(tickets), now)
         job = worker.inflight.get(running)
-        if job is not None and (job.state is JobState.ABANDONED or job.stopping is not None):
+        if job is not None and job.unwanted:
             self._stopping.stop(job, now)
 
     def missed(self, worker_id: int, now: float) -> None:
@@ -188,9 +188,9 @@ class Policy:
         if not worker.inflight:
             self._rest(worker, now)
         self.lanes.wake_all(worker)
-        job = worker.inflight.get(ticket)
-        if job is not None:
-            self.timers.add(now + LOOK_AGAIN, job, job.ticket, None)
+        for job in worker.inflight.values():  # of these some were not to be stopped while it died
+            if job.ticket == ticket or job.unwanted:
+                self.timers.add(now + LOOK_AGAIN, job, job.ticket, None)
 
     def died(self, worker_id: int, running: int, error: WorkerDied, now: float) -> None:
         """Take note of a worker's end. ``running`` is the ticket it ran (0: none; a host: all)."""

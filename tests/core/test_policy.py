@@ -16,6 +16,7 @@ from hmz_mp.core.endings import LOSSES
 from hmz_mp.core.gates import MINUTE, Gate
 from hmz_mp.core.jobs import HOST_TURNS, Job, JobState, Kind, Lane, Timing, WorkerState
 from hmz_mp.core.policy import Policy
+from hmz_mp.core.stopping import LOOK_AGAIN
 from hmz_mp.errors import TurnTimeout, WorkerDied
 
 
@@ -497,6 +498,29 @@ def test_a_finished_call_is_not_killed_for_a_cancel_that_came_too_late() -> None
     assert 1 in world.workers
     world.answer(1)
     assert world.how == {first.id: "cancelled", second.id: "done"}
+
+
+def test_what_was_to_be_stopped_while_its_worker_was_to_be_killed_is_stopped_after() -> None:
+    world, lane = world_with(1)
+    world.timing.note(1e-6)
+    first, second, third = running(world, lane, 3, timeout=1.0)
+    world.cancel(first)
+    world.settle()
+    world.answer(1)  # it ended by itself, and the second is what runs
+    world.cancel(second)
+    world.settle()
+    assert len(world.workers[1].kills) == 1
+    world.carry_out_kill(1)
+    world.settle()
+    assert 1 in world.workers
+    world.now += LOOK_AGAIN
+    world.policy.tick(world.now)
+    world.settle()
+    assert world.workers[1].kills == [second.ticket]
+    world.carry_out_kill(1)
+    world.settle()
+    assert world.how == {first.id: "cancelled", second.id: "cancelled"}
+    assert third.state is JobState.QUEUED
 
 
 def test_a_retry_comes_before_what_was_queued_later() -> None:

@@ -285,6 +285,36 @@ async def test_a_call_that_answers_the_request_to_end_by_a_value_is_still_cancel
         assert turn.cancelled()
 
 
+async def test_a_call_that_tidies_up_does_not_cost_the_one_behind_it_its_worker(
+    tmp_path: Path,
+) -> None:
+    """It may have begun there by the time that what does not heed SIGTERM is killed."""
+
+    def leave_or_linger(path: str, lingers: bool) -> str:
+        if lingers:
+            time.sleep(0.7)  # longer than the grace
+        elif path:
+
+            def leave(*_: object) -> None:
+                raise InterruptedError
+
+            signal.signal(signal.SIGTERM, leave)
+            say_and_hang(path)
+        return "done"
+
+    async with Pool(1) as pool:
+        for n in range(3):
+            for _ in range(30):  # so that calls are sent ahead
+                await pool.run(leave_or_linger, "", False)
+            path = str(tmp_path / f"pid{n}")
+            first = pool.submit(leave_or_linger, path, False)
+            behind = pool.submit(leave_or_linger, "", True)
+            await await_until(lambda path=path: written(Path(path)))  # type: ignore[misc]
+            first.cancel()
+            assert await behind == "done"
+            assert first.cancelled()
+
+
 async def test_an_async_call_that_does_not_heed_its_end_costs_the_others_nothing(
     tmp_path: Path,
 ) -> None:

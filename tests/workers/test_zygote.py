@@ -12,7 +12,7 @@ import pytest
 from hmz_mp_worker import kernel, wire
 from hmz_mp_worker.page import read_page, running_ticket
 from tests.helpers import is_alive, wait_until, written
-from tests.workers.raw import RawWorker, RawZygote
+from tests.workers.raw import RawWorker, RawZygote, error_of
 
 
 def spin(path: str) -> None:
@@ -170,6 +170,43 @@ def test_a_conditional_kill_leaves_a_worker_that_goes_on(
     zygote.send(wire.Kill(worker.number, 1, 1.0))
     assert zygote.receive() == wire.Missed(worker.number, 1)
     assert worker.value(len, "ab") == 2
+
+
+def end_when_asked(path: str) -> None:
+    """Start a child that ignores TERM, and end by an exception once TERM comes."""
+    import signal
+
+    def leave(*_: object) -> None:
+        raise InterruptedError
+
+    signal.signal(signal.SIGTERM, leave)
+    spin_with_child(path)
+
+
+def test_what_took_term_and_ended_is_not_killed_for(
+    zygote: RawZygote, worker: RawWorker, tmp_path: Path
+) -> None:
+    """Nor is the call that came after it, though what it started is."""
+    ticket = worker.call(end_when_asked, str(tmp_path / "child"))
+    child = started(tmp_path / "child")
+    zygote.send(wire.Kill(worker.number, ticket, 0.3))
+    assert isinstance(error_of(worker.answer()), InterruptedError)
+    after = worker.call(spin, str(tmp_path / "on"))
+    started(tmp_path / "on")
+    assert zygote.receive() == wire.Missed(worker.number, ticket)
+    wait_until(lambda: not is_alive(child))
+    assert running_ticket(worker.page) == after
+    zygote.send(wire.Kill(worker.number, after, 0.3))
+    assert exited(zygote, worker) == -signal.SIGTERM
+
+
+def test_what_takes_term_and_goes_on_is_killed(
+    zygote: RawZygote, worker: RawWorker, tmp_path: Path
+) -> None:
+    ticket = worker.call(ignore_term_and_spin, str(tmp_path / "on"))
+    started(tmp_path / "on")
+    zygote.send(wire.Kill(worker.number, ticket, 0.05))
+    assert exited(zygote, worker) == -signal.SIGKILL
 
 
 def test_a_kill_of_a_worker_that_is_gone(zygote: RawZygote, worker: RawWorker) -> None:

@@ -35,7 +35,7 @@ _LOOK_FOR_PARENT = 1.0  # seconds between looks where there are no process descr
 class _Worker:
     """A worker as the zygote knows it."""
 
-    __slots__ = ("hard_at", "host", "marked", "number", "page", "pid")
+    __slots__ = ("hard_at", "host", "marked", "number", "only", "page", "pid")
 
     def __init__(self, number: int, pid: int, page: int, *, host: bool) -> None:
         self.number = number
@@ -43,6 +43,7 @@ class _Worker:
         self.page = page
         self.host = host
         self.hard_at: float | None = None  # when KILL follows TERM
+        self.only = 0  # the ticket of the call that both are for (0: whatever runs)
         self.marked: list[int] = []  # what it had started when TERM was sent
 
 
@@ -215,12 +216,13 @@ class Zygote:
         if found is None:
             return
         if kill.only and not self._runs(found, kill.only):
-            self._say(wire.Missed(kill.worker, kill.only))
+            self._missed(found, kill.only)
             return
         found.marked = kernel.descendants(found.pid)
         number = signal.SIGTERM if kill.grace > 0 else signal.SIGKILL
         kernel.signal_all([found.pid, *found.marked], [found.pid], number)
         if kill.grace > 0:
+            found.only = kill.only
             found.hard_at = time.monotonic() + kill.grace
             kernel.signal_all([], [found.pid], signal.SIGCONT)
 
@@ -239,11 +241,27 @@ class Zygote:
         os.kill(one.pid, signal.SIGCONT)
         return False
 
+    def _missed(self, one: _Worker, ticket: int) -> None:
+        """Say that a call ran no more when it was to be ended, if its worker has not ended too."""
+        if one.pid in self._workers:
+            self._say(wire.Missed(one.number, ticket))
+
+    def _end_marked(self, one: _Worker) -> None:
+        """Kill what a worker had started when TERM was sent, and is still there."""
+        ours = kernel.descendants(os.getpid())
+        kernel.signal_all([pid for pid in one.marked if pid in ours], [], signal.SIGKILL)
+        one.marked = []
+
     def _end_stubborn(self) -> None:
         now = time.monotonic()
         for one in list(self._workers.values()):
             if one.hard_at is not None and one.hard_at <= now:
                 one.hard_at = None
+                if one.only and not self._runs(one, one.only):
+                    # The call took SIGTERM and ended; what runs now is nobody's to end.
+                    self._end_marked(one)
+                    self._missed(one, one.only)
+                    continue
                 started = [*one.marked, *kernel.descendants(one.pid)]
                 kernel.signal_all([one.pid, *started], [one.pid], signal.SIGKILL)
 
