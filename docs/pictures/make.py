@@ -83,19 +83,21 @@ def save(name: str, svg: str) -> None:
 
 
 def draw_bar(sent: str) -> None:
-    """Draw what ``exec`` had on its terminal at one moment, about half-way."""
+    """Draw what ``exec`` had on its terminal at one moment, the first that shows everything."""
     pictures = [Text.from_ansi(one.strip()) for one in WIPE.split(sent.replace("\r\n", "\n"))]
     whole = [one for one in pictures if is_whole(one.plain)]
     if not whole:
         raise SystemExit("the bar never showed a failure and three items that run")
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
-    console.print(whole[len(whole) // 2])
+    console.print(whole[0])
     save("exec.svg", console.export_svg(title="hmz-mp exec"))
 
 
 def is_whole(words: str) -> bool:
     """Whether this is the bar, with all that it may show, and nothing that was printed before."""
-    return words.startswith("━") and " failed " in words and words.count("lib/") == AT_ONCE
+    return (
+        words.startswith("━") and " failed " in words and words.count(" functions  lib/") == AT_ONCE
+    )
 
 
 async def draw_screen(directory: Path, is_over: Callable[[], bool]) -> None:
