@@ -9,15 +9,11 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-import shutil
-import tempfile
-import uuid
-import weakref
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
 from hmz_mp.agents.engine import Engine
+from hmz_mp.agents.folders import Folder
 from hmz_mp.agents.options import Settings, pool_options
 from hmz_mp.errors import BadInput
 from hmz_mp_worker import chat
@@ -38,7 +34,7 @@ def chat_engine(spec: Spec) -> Engine:
     options = pool_options(spec, _OWN)
     given = Settings(spec)
     model = chat_settings(spec)
-    folder = _Folder()
+    folder = Folder("chat")
     attach = given.one_of("attach", ("true", "false"), "true") == "true"
     backs_off = given.one_of("backoff", ("true", "false"), "true") == "true"
     return Engine(
@@ -126,12 +122,3 @@ def _check(spec: Spec, settings: chat.Settings) -> None:
             f"agent {spec.text!r} needs a key: set {needed} in your environment, or name another "
             "variable with key_env=NAME, or a server that wants none with base_url=ADDRESS"
         )
-
-
-class _Folder:
-    """Where conversations are kept: made by the first worker that keeps one, gone with this."""
-
-    def __init__(self) -> None:
-        # No one can guess the name, so no one else can have made it.
-        self.path = str(Path(tempfile.gettempdir(), f"hmz-mp-chat-{uuid.uuid4()}"))
-        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import re
 import shutil
-import tempfile
-import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from hmz_mp.agents.engine import Engine
+from hmz_mp.agents.folders import Folder
 from hmz_mp.agents.options import Settings, pool_options
 from hmz_mp.errors import BadInput
 from hmz_mp_worker.backends import claude, codex
@@ -139,19 +138,11 @@ def program_at(spec: Spec, wanted: str, what_to_do: str) -> str:
     return str(Path(found).absolute())
 
 
-class _Folder:
-    """A temporary folder that goes when this does, or at exit."""
-
-    def __init__(self) -> None:
-        self.path = tempfile.mkdtemp(prefix="hmz-mp-homes-")
-        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
-
-
-def home_of(given: Settings) -> tuple[str, _Folder | None]:
+def home_of(given: Settings) -> tuple[str, Folder | None]:
     """Return the HOME of the programs, or a folder for one each, and what keeps that."""
     text = given.text("home")
     if text == "private":
-        folder = _Folder()
+        folder = Folder("homes")
         return folder.path, folder
     return (str(Path(text).expanduser().absolute()) if text else ""), None
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from hmz_mp.agents.folders import left_behind, remove
 from hmz_mp.errors import BadInput
 from hmz_mp.runs import runs_directory
 from hmz_mp.runs.patches import PatchJournal
@@ -19,16 +20,17 @@ from hmz_mp.worktrees.home import Cleared, clear_left_behind
 __all__ = ["gc_command"]
 
 
-@click.command("gc", short_help="Remove worktrees that killed runs have left.")
+@click.command("gc", short_help="Remove what killed runs have left.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per run and line.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per run or folder and line.")
 def gc_command(dry_run: bool, as_json: bool) -> int:
     """Remove the git worktrees that runs in this repository have left: those that were killed,
     since a run removes its own. Runs that go on are let alone. Patches stay in the ledger; where
-    some were not applied, it is said.
+    some were not applied, it is said. So are temporary folders of agents, conversations and private
+    homes, that killed programs of yours have left, wherever they were started.
 
     With --json every run is one object: run_id, status ("removed", "left", "in use" or "failed"),
-    worktrees (how many), not_applied (item ids), problems.
+    worktrees (how many), not_applied (item ids), problems. A folder has folder, status, problems.
 
     Exit status: 0 if nothing is left but what is in use, else 1.
 
@@ -45,9 +47,33 @@ def gc_command(dry_run: bool, as_json: bool) -> int:
         else:
             for line in _lines(one, len(item_ids), dry_run):
                 click.echo(line)
-    if not found and not as_json:
+    folders = [(path, _clear_folder(path, pretend=dry_run)) for path in left_behind()]
+    for path, problem in folders:
+        click.echo(_about_folder(path, problem, as_json=as_json, dry_run=dry_run))
+    if not found and not folders and not as_json:
         click.echo("nothing is left behind here", err=True)
-    return int(any(one.problems for one in found))
+    return int(any(one.problems for one in found) or any(problem for _, problem in folders))
+
+
+def _clear_folder(path: Path, *, pretend: bool) -> str | None:
+    """Remove a folder of an agent; return why that could not be done."""
+    try:
+        if not pretend:
+            remove(path)
+    except OSError as error:
+        return f"{str(path)!r} could not be removed: {error}"
+    return None
+
+
+def _about_folder(path: Path, problem: str | None, *, as_json: bool, dry_run: bool) -> str:
+    if as_json:
+        status = "failed" if problem else "left" if dry_run else "removed"
+        problems = [problem] if problem else []
+        return json.dumps({"folder": str(path), "status": status, "problems": problems})
+    if problem:
+        return printable(problem)
+    did = "would remove" if dry_run else "removed"
+    return f"{did} {printable(str(path))}, of an agent whose program was killed"
 
 
 def _not_applied(one: Cleared) -> list[str]:

@@ -17,12 +17,10 @@ from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import psutil
-
 from hmz_mp import __version__
 from hmz_mp.core.cpus import usable_cpus
+from hmz_mp.core.processes import is_alive, own_start
 from hmz_mp.errors import BadInput
-from hmz_mp.runs.reading import is_alive
 from hmz_mp.runs.schema import (
     DATABASE,
     READABLE,
@@ -171,7 +169,7 @@ def _asked_for(beginning: Beginning) -> tuple[str, ...]:
 
 
 def _process() -> dict[str, Any]:
-    return {"pid": os.getpid(), "process_started": psutil.Process().create_time()}
+    return {"pid": os.getpid(), "process_started": own_start()}
 
 
 def _begin_execution(

@@ -15,9 +15,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 from urllib.parse import quote
 
-import psutil
-
 from hmz_mp.core.ambient import TurnRecord, TurnState
+from hmz_mp.core.processes import is_alive
 from hmz_mp.errors import BadInput
 from hmz_mp.runs.costs import Costs, read_usages
 from hmz_mp.runs.events import TurnSaid, ids_of
@@ -47,16 +46,12 @@ __all__ = [
     "RecordedRun",
     "RunSummary",
     "find_run",
-    "is_alive",
     "list_runs",
     "open_run",
 ]
 
 _LISTED = 10
 _WITH_PATCHES = 3  # the first version of a ledger that has them
-# A process is told from a later one of the same pid by its start, which psutil derives from the
-# clock; this much the clock may have been corrected meanwhile.
-_CLOCK_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -503,18 +498,6 @@ def _summary(directory: Path, connection: sqlite3.Connection) -> RunSummary:
         ledger_version=connection.execute("PRAGMA user_version").fetchone()[0],
         items=run["items"] if "items" in run.keys() else None,  # noqa: SIM118  (a Row has no names)
     )
-
-
-def is_alive(pid: int, started: float) -> bool:
-    """Whether the process ``pid`` that began at ``started`` (``time.time()``) is still there."""
-    try:
-        process = psutil.Process(pid)
-        alive = process.status() != psutil.STATUS_ZOMBIE
-        return alive and abs(process.create_time() - started) < _CLOCK_SECONDS
-    except psutil.NoSuchProcess:
-        return False
-    except psutil.AccessDenied:
-        return True
 
 
 def _last_change(connection: sqlite3.Connection, started_at: float) -> float:

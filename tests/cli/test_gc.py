@@ -23,6 +23,7 @@ def found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Cleared]:
         return found
 
     monkeypatch.setattr(gc, "clear_left_behind", clear)
+    monkeypatch.setattr(gc, "left_behind", lambda: iter(()))
     monkeypatch.setattr(gc, "_not_applied", lambda one: ["a", "b"] if one.name == "two" else [])
     return found
 
@@ -85,3 +86,46 @@ def test_a_run_without_a_ledger_has_nothing_to_apply(
     broken.mkdir(parents=True)
     (broken / "run.db").write_bytes(b"nonsense" * 1000)
     assert gc._not_applied(Cleared("broken", start=tmp_path)) == []
+
+
+# Folders of agents.
+
+
+@pytest.fixture
+def folders(found: list[Cleared], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Path]:
+    """Folders that a killed program has left."""
+    made = [tmp_path / "hmz-mp-chat-1", tmp_path / "hmz-mp-homes-\x1b"]
+    for one in made:
+        one.mkdir()
+        (one / "x").touch()
+    monkeypatch.setattr(gc, "left_behind", lambda: iter(made))
+    return made
+
+
+def test_folders_are_removed(folders: list[Path]) -> None:
+    done = hmz_mp("gc", "--dry-run")
+    assert done.stdout.splitlines()[0] == (
+        f"would remove {folders[0]}, of an agent whose program was killed"
+    )
+    assert all(one.exists() for one in folders)
+    done = hmz_mp("gc")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[1].startswith(
+        f"removed {folders[1].parent}/hmz-mp-homes-\\x1b,"
+    )
+    assert not any(one.exists() for one in folders)
+
+
+def test_a_folder_that_cannot_be_removed(
+    folders: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> None:
+        raise OSError(f"not {path}")
+
+    monkeypatch.setattr(gc, "remove", refuse)
+    done = hmz_mp("gc")
+    assert done.exit_code == 1
+    assert "hmz-mp-chat-1' could not be removed: not /" in done.stdout
+    first, _ = (json.loads(line) for line in hmz_mp("gc", "--json").stdout.splitlines())
+    assert (first["folder"], first["status"]) == (str(folders[0]), "failed")
+    assert len(first["problems"]) == 1

@@ -176,7 +176,7 @@ def test_a_process_that_may_not_be_looked_at_is_alive(
     def refuse(pid: int) -> None:
         raise psutil.AccessDenied(pid)
 
-    monkeypatch.setattr("hmz_mp.runs.reading.psutil.Process", refuse)
+    monkeypatch.setattr("psutil.Process", refuse)
     assert list_runs(runs_dir)[0].status == "running"
 
 

@@ -17,7 +17,11 @@ _OURS = "hmz-mp-"
 def here(folder: str) -> str:
     """Return where a folder is on this machine.
 
-    One of ours, which the coordinator removes, is below the engine's directory, if there is one.
+    One of ours, which the coordinator removes, is below the engine's directory, if there is one;
+    that is made then.
     """
     scratch, name = os.environ.get(SCRATCH), Path(folder).name
-    return str(Path(scratch, name)) if scratch and name.startswith(_OURS) else folder
+    if not scratch or not name.startswith(_OURS):
+        return folder
+    Path(scratch).mkdir(mode=0o700, parents=True, exist_ok=True)
+    return str(Path(scratch, name))

@@ -167,7 +167,8 @@ def home_of(setup: Setup) -> str:
     if not scratch:
         raise CopyFailed(f"{SCRATCH}, where turns' files go, is not set any more")
     home = Path(scratch, setup.label)
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for directory in (home.parent, home):
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     return str(home)
 
 
