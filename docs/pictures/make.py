@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT))
 
 from hmz_mp.report.page import page_pieces  # noqa: E402  (after the path)
 from hmz_mp.runs import runs_directory  # noqa: E402
-from hmz_mp.runs.reading import find_run, open_run  # noqa: E402
+from hmz_mp.runs.finding import find_run, open_run  # noqa: E402
 from hmz_mp.watching.screen import Abilities, WatchApp  # noqa: E402
 from tests.cli.processes import OnTerminal, Project  # noqa: E402
 from tests.report.browser import Browser, find_browser  # noqa: E402

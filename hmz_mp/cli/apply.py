@@ -13,8 +13,8 @@ from hmz_mp.cli.patching import patch_lines, say_lines
 from hmz_mp.cli.run_argument import RunParam
 from hmz_mp.errors import BadInput
 from hmz_mp.runs import runs_directory
+from hmz_mp.runs.finding import open_run
 from hmz_mp.runs.patches import PatchJournal
-from hmz_mp.runs.reading import open_run
 from hmz_mp.terminal import printable
 from hmz_mp.worktrees.applying import Application, apply_patches
 from hmz_mp.worktrees.home import Home

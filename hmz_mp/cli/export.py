@@ -12,7 +12,7 @@ from hmz_mp.cli.delivery import STDOUT, deliver
 from hmz_mp.cli.run_argument import RunParam
 from hmz_mp.report.rows import csv_lines, full_row, jsonl_lines
 from hmz_mp.runs import runs_directory
-from hmz_mp.runs.reading import open_run
+from hmz_mp.runs.finding import open_run
 from hmz_mp.terminal import printable
 
 if TYPE_CHECKING:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from hmz_mp.errors import BadInput
 from hmz_mp.runs import runs_directory
 from hmz_mp.runs.database import Beginning
+from hmz_mp.runs.finding import find_run
 from hmz_mp.runs.ledger import Ledger
-from hmz_mp.runs.reading import RecordedRun, find_run
+from hmz_mp.runs.reading import RecordedRun
 from hmz_mp.runs.schema import RESUMABLE
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ import click
 from hmz_mp.cli.run_argument import RunParam
 from hmz_mp.errors import BadInput
 from hmz_mp.runs import runs_directory
-from hmz_mp.runs.reading import RecordedRun, find_run
+from hmz_mp.runs.finding import find_run
+from hmz_mp.runs.reading import RecordedRun
 from hmz_mp.runs.schema import DATABASE
 from hmz_mp.runs.words import counted
 from hmz_mp.terminal import printable

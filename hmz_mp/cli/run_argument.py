@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from hmz_mp.runs import runs_directory
-from hmz_mp.runs.reading import list_runs
+from hmz_mp.runs.finding import list_runs
 from hmz_mp.runs.words import counted
 
 __all__ = ["RunParam"]

@@ -12,7 +12,8 @@ from rich.table import Table
 
 from hmz_mp.runs import runs_directory
 from hmz_mp.runs.backlog import ENDED
-from hmz_mp.runs.reading import RunSummary, list_runs
+from hmz_mp.runs.finding import list_runs
+from hmz_mp.runs.summaries import RunSummary
 from hmz_mp.runs.words import STATE_WORDS, age, counted, duration, iso_time, written_command
 from hmz_mp.terminal import make_console, safe_text, shorten
 

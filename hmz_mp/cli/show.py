@@ -17,7 +17,9 @@ from hmz_mp.cli.runs import run_object, status_style
 from hmz_mp.errors import BadInput
 from hmz_mp.runs import runs_directory
 from hmz_mp.runs.costs import read_usage
-from hmz_mp.runs.reading import PatchState, RecordedRun, RunSummary, open_run
+from hmz_mp.runs.finding import open_run
+from hmz_mp.runs.reading import PatchState, RecordedRun
+from hmz_mp.runs.summaries import RunSummary
 from hmz_mp.runs.telling import TRIED
 from hmz_mp.runs.words import (
     STATE_WORDS,

@@ -11,7 +11,7 @@ from hmz_mp.cli.delivery import STDOUT, deliver
 from hmz_mp.cli.run_argument import RunParam
 from hmz_mp.report.trace import trace_pieces
 from hmz_mp.runs import runs_directory
-from hmz_mp.runs.reading import open_run
+from hmz_mp.runs.finding import open_run
 from hmz_mp.terminal import printable
 
 __all__ = ["trace_command"]

@@ -22,7 +22,8 @@ from hmz_mp.cli.runs import run_object
 from hmz_mp.errors import BadInput
 from hmz_mp.report.rows import full_row
 from hmz_mp.runs import runs_directory
-from hmz_mp.runs.reading import RecordedRun, find_run, open_run
+from hmz_mp.runs.finding import find_run, open_run
+from hmz_mp.runs.reading import RecordedRun
 from hmz_mp.watching.changes import RunBegins, RunEnds, TurnChanges, changes
 
 if TYPE_CHECKING:

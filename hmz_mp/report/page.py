@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hmz_mp.runs.costs import Costs
-    from hmz_mp.runs.reading import RecordedRun, RunSummary
+    from hmz_mp.runs.reading import RecordedRun
+    from hmz_mp.runs.summaries import RunSummary
 
 __all__ = ["page_pieces"]
 

@@ -1,7 +1,7 @@
 """Reading runs from their ledgers: finished, in progress, or cut short.
 
-Never writes. Imported by commands and by whoever resumes a run; it knows nothing of terminals.
-What a killed run left unfinished is told apart by its process: gone, and no end written.
+Never writes. Imported by commands and by whoever resumes a run, through ``finding``; it knows
+nothing of terminals.
 """
 
 from __future__ import annotations
@@ -9,92 +9,41 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
-from urllib.parse import quote
 
 from hmz_mp.core.ambient import TurnRecord, TurnState
 from hmz_mp.core.processes import is_alive
-from hmz_mp.errors import BadInput
 from hmz_mp.runs.costs import Costs, read_usages
 from hmz_mp.runs.events import TurnSaid, ids_of
 from hmz_mp.runs.forecast import forecast
+from hmz_mp.runs.opening import connect, readable
 from hmz_mp.runs.salvage import is_damage, salvage, sure
 from hmz_mp.runs.schema import (
     DATABASE,
     EVENTS_OF_A_TURN,
-    READABLE,
     REPLACED,
     RESUMABLE,
     TEXT_COLUMNS,
     TURN_COLUMNS,
-    VERSION,
     patches_that_count,
     stored,
     unstored,
 )
+from hmz_mp.runs.summaries import SETTLED, settled_rows, summary_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
     from types import TracebackType
 
-__all__ = [
-    "PatchState",
-    "RecordedRun",
-    "RunSummary",
-    "find_run",
-    "list_runs",
-    "open_run",
-]
+    from hmz_mp.runs.summaries import RunSummary
 
-_LISTED = 10
+__all__ = ["PatchState", "RecordedRun"]
+
+_STATES = get_args(TurnState)
 _WITH_PATCHES = 3  # the first version of a ledger that has them
-
-
-@dataclass(frozen=True, slots=True)
-class RunSummary:
-    """One run as a whole. Times are seconds by ``time.time()``.
-
-    ``status`` is how the run ended, or "running", or "interrupted" when its process is gone and
-    no end was written, or "unreadable", and then ``problem`` says why and the rest is empty; of a
-    ledger that is damaged it says how much could be read.
-    ``counts`` has how many turns are in each state, from their rows. ``ended_at`` of an
-    interrupted run is when its last turn changed; of a running one it is ``None``.
-    ``items`` is how many items were selected, if that was written down yet; ``expected`` how many
-    turns there are to be, at least, and ``seconds_left`` in how long they will have ended: both
-    only as `RecordedRun.forecast` gives them.
-    """
-
-    run_id: str
-    directory: Path
-    status: str
-    started_at: float = 0.0
-    ended_at: float | None = None
-    exit_code: int | None = None
-    flow: str = ""
-    task: str = ""
-    command: tuple[str, ...] = ()
-    agents: tuple[str, ...] = ()
-    options: dict[str, Any] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)
-    problem: str | None = None
-    ledger_version: int = VERSION
-    items: int | None = None
-    expected: int = 0
-    seconds_left: float | None = None
-
-    @property
-    def total(self) -> int:
-        """How many turns there are to be, as far as is known."""
-        return max(self.turns, self.expected)
-
-    @property
-    def turns(self) -> int:
-        """How many turns were written down."""
-        return sum(self.counts.values())
 
 
 class PatchState(NamedTuple):
@@ -126,10 +75,10 @@ class RecordedRun:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._connection, damage = _connect(directory / DATABASE)
+        self._connection, damage = connect(directory / DATABASE)
         self._is_copy = False
         try:
-            with _readable(directory / DATABASE):
+            with readable(directory / DATABASE):
                 try:
                     if damage is not None:
                         raise damage
@@ -245,7 +194,7 @@ class RecordedRun:
         query = f"SELECT {chosen} FROM turns ORDER BY number"  # noqa: S608  (ours)
         found = self._rows(query, [])
         if self.summary.status != "running" and "state" in names:
-            found = _settled_rows(found, names.index("state"))
+            found = settled_rows(found, names.index("state"))
         for row in found:
             if bytes in map(type, row):
                 fields = zip(names, row, strict=True)
@@ -325,7 +274,7 @@ class RecordedRun:
 
     def settled(self, state: str) -> str:
         """Return what a turn's state is taken for, now that the run is over, if it is."""
-        return state if self.summary.status == "running" else _SETTLED.get(state, state)
+        return state if self.summary.status == "running" else SETTLED.get(state, state)
 
     def _records(self, which: str, values: Sequence[Any]) -> Iterator[TurnRecord]:
         over = self.summary.status != "running"
@@ -336,7 +285,7 @@ class RecordedRun:
 
     def _rows(self, query: str, values: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
         done = 0
-        with _readable(self.directory / DATABASE):
+        with readable(self.directory / DATABASE):
             try:
                 for rows in sure(self._connection.execute(query, values)):
                     done += len(rows)
@@ -347,7 +296,7 @@ class RecordedRun:
                 yield from islice(self._connection.execute(query, values), done, None)
 
     def _look(self) -> None:
-        self.summary = _summary(self.directory, self._connection)
+        self.summary = summary_of(self.directory, self._connection)
         self._columns = _columns(self._connection)
 
     def _salvage(self, error: sqlite3.Error) -> None:
@@ -359,176 +308,6 @@ class RecordedRun:
         self._connection, self._is_copy = found.connection, True
         self._look()
         self.summary = replace(self.summary, problem=found.problem)
-
-
-def list_runs(runs_dir: Path) -> list[RunSummary]:
-    """Return the runs in ``runs_dir``, newest first; none if there is no such directory."""
-    found = []
-    for directory in _directories(runs_dir):
-        try:
-            with RecordedRun(directory) as run:
-                found.append(run.forecast())
-        except BadInput as error:
-            found.append(RunSummary(directory.name, directory, "unreadable", problem=str(error)))
-    return found
-
-
-def open_run(runs_dir: Path, run: str) -> RecordedRun:
-    """Return the run that `find_run` finds, open; raises `BadInput` when it cannot be read too."""
-    return RecordedRun(find_run(runs_dir, run))
-
-
-def find_run(runs_dir: Path, run: str) -> Path:
-    """Return the directory of the run of that id, or whose id begins so.
-
-    "last" is the run that began last. Raises `BadInput`, which lists the runs there are, when
-    there is none or more than one.
-    """
-    directories = _directories(runs_dir)
-    if not directories:
-        raise BadInput(f"there are no runs in {str(runs_dir)!r}")
-    if run == "last":
-        return directories[0]
-    matching = [one for one in directories if run and one.name.startswith(run)]
-    exact = [one for one in matching if one.name == run]
-    if len(exact or matching) != 1:
-        raise BadInput(_which(run, matching, directories))
-    return (exact or matching)[0]
-
-
-def _directories(runs_dir: Path) -> list[Path]:
-    try:
-        entries = list(runs_dir.iterdir())
-    except OSError:
-        return []
-    return sorted((one for one in entries if (one / DATABASE).is_file()), reverse=True)
-
-
-def _which(run: str, matching: list[Path], everything: list[Path]) -> str:
-    if matching:
-        said, listed = f"{run!r} is the beginning of {len(matching)} runs", matching
-    else:
-        said, listed = f"there is no run {run!r}", everything
-    more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
-    return f"{said}; there are: {', '.join(one.name for one in listed[:_LISTED])}{more}"
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise BadInput(f"the ledger {str(path)!r} cannot be read: {error}") from error
-
-
-def _connect(path: Path) -> tuple[sqlite3.Connection, sqlite3.Error | None]:
-    """Open a ledger that this version can read, damaged or not. Raises `BadInput`."""
-    with _readable(path):
-        try:
-            return _opened(path, "mode=ro")
-        except sqlite3.OperationalError:
-            # Where nothing may be written, not even the files beside the database that readers
-            # share with its writer, SQLite opens it only as one that nobody writes.
-            return _opened(path, "immutable=1")
-
-
-def _opened(path: Path, mode: str) -> tuple[sqlite3.Connection, sqlite3.Error | None]:
-    address = f"file:{quote(bytes(path.absolute()))}?{mode}"
-    connection = sqlite3.connect(address, uri=True, timeout=30, isolation_level=None)
-    try:
-        version, damage = _version(connection)
-        if version not in READABLE:
-            raise BadInput(_other_version(path, version))
-    except BaseException:
-        connection.close()
-        raise
-    return connection, damage
-
-
-def _version(connection: sqlite3.Connection) -> tuple[int, sqlite3.Error | None]:
-    damage = None
-    try:
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-    except sqlite3.DatabaseError as error:
-        if not is_damage(error):
-            raise
-        # A file that was cut short is refused as a whole, unless this is on.
-        connection.execute("PRAGMA writable_schema = ON")
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        damage = error
-    return version, damage
-
-
-def _other_version(path: Path, version: int) -> str:
-    if version == 0:
-        return f"the ledger {str(path)!r} has nothing in it yet"
-    return (
-        f"the ledger {str(path)!r} is of version {version}, and this hmz-mp reads versions up to "
-        f"{VERSION}; use the hmz-mp that wrote it"
-    )
-
-
-def _summary(directory: Path, connection: sqlite3.Connection) -> RunSummary:
-    connection.row_factory = sqlite3.Row
-    run = connection.execute("SELECT * FROM runs").fetchone()
-    connection.row_factory = None
-    if run is None:
-        raise BadInput(f"the ledger of {directory.name} has nothing in it")
-    counts = dict(connection.execute("SELECT state, count(*) FROM turns GROUP BY state"))
-    status, ended_at = run["status"], run["ended_at"]
-    if ended_at is None and is_alive(run["pid"], run["process_started"]):
-        status = "running"
-    elif ended_at is None:
-        status, ended_at = "interrupted", _last_change(connection, run["started_at"])
-    if status != "running":
-        counts = _settled(counts)
-    return RunSummary(
-        run_id=run["run_id"],
-        directory=directory,
-        status=status,
-        started_at=run["started_at"],
-        ended_at=ended_at,
-        exit_code=run["exit_code"],
-        flow=unstored(run["flow"]),
-        task=unstored(run["task"]),
-        command=tuple(json.loads(run["command"])),
-        agents=tuple(json.loads(run["agents"])),
-        options=json.loads(run["options"]),
-        counts=counts,
-        ledger_version=connection.execute("PRAGMA user_version").fetchone()[0],
-        items=run["items"] if "items" in run.keys() else None,  # noqa: SIM118  (a Row has no names)
-    )
-
-
-def _last_change(connection: sqlite3.Connection, started_at: float) -> float:
-    query = "SELECT max(submitted_at), max(began_at), max(ended_at) FROM turns"
-    times: tuple[float | None, ...] = connection.execute(query).fetchone()
-    return max([started_at, *filter(None, times)])
-
-
-_SETTLED: dict[str, TurnState] = {
-    "queued": "not_run",
-    "waiting": "not_run",
-    "running": "cancelled",
-}
-
-
-_STATES = get_args(TurnState)
-
-
-def _settled(counts: dict[str, int]) -> dict[str, int]:
-    settled: dict[str, int] = {}
-    for state, count in counts.items():
-        state = _SETTLED.get(state, state)
-        settled[state] = settled.get(state, 0) + count
-    return settled
-
-
-def _settled_rows(rows: Iterator[tuple[Any, ...]], place: int) -> Iterator[tuple[Any, ...]]:
-    for row in rows:
-        if row[place] in _SETTLED:
-            row = (*row[:place], _SETTLED[row[place]], *row[place + 1 :])
-        yield row
 
 
 def _columns(connection: sqlite3.Connection) -> tuple[str, ...]:
@@ -545,8 +324,8 @@ def _record(columns: tuple[str, ...], row: tuple[Any, ...]) -> TurnRecord:
 
 
 def _ended(record: TurnRecord) -> TurnRecord:
-    if record.state in _SETTLED:
+    if record.state in SETTLED:
         it_was = "began" if record.state == "queued" else "was done"
-        record.state = _SETTLED[record.state]
+        record.state = SETTLED[record.state]
         record.error = record.error or f"the run ended before this turn {it_was}"
     return record

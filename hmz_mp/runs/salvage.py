@@ -1,7 +1,8 @@
 """What is left of a damaged ledger: a copy in memory of every row that can be read still.
 
-Imported by ``runs.reading`` only. A file that was cut short, or of which a part was overwritten,
-loses some pages; the others are as good as ever. Of a row whose answer is lost the rest is kept.
+Imported by ``runs.reading`` and ``runs.opening``. A file that was cut short, or of which a part was
+overwritten, loses some pages; the others are as good as ever. Of a row whose answer is lost the
+rest is kept.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from hmz_mp.runs.backlog import BATCH_SECONDS, ENDED
-from hmz_mp.runs.reading import PatchState, RecordedRun, RunSummary
+from hmz_mp.runs.reading import PatchState, RecordedRun
+from hmz_mp.runs.summaries import RunSummary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -13,7 +13,7 @@ import pytest
 
 from hmz_mp.errors import BadInput
 from hmz_mp.runs import runs_directory
-from hmz_mp.runs.reading import open_run
+from hmz_mp.runs.finding import open_run
 from tests.cli.processes import Project
 
 KILLS = int(os.environ.get("HMZ_MP_KILLS", "50"))

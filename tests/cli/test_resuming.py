@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hmz_mp.runs import runs_directory
-from hmz_mp.runs.reading import open_run
+from hmz_mp.runs.finding import open_run
 from tests.cli.processes import Done, Project
 from tests.fakes.programs import fake_claude, fake_codex
 from tests.worktrees.support import Repository

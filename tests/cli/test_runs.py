@@ -9,7 +9,7 @@ from rich.console import Console
 
 from hmz_mp.cli.runs import _print_table
 from hmz_mp.runs import runs_directory
-from hmz_mp.runs.reading import RunSummary
+from hmz_mp.runs.summaries import RunSummary
 
 from ..runs.support import new_ledger, turn
 from .support import hmz_mp, write_run

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hmz_mp.runs import runs_directory
-from hmz_mp.runs.reading import open_run
+from hmz_mp.runs.finding import open_run
 from tests.cli.processes import Done, Project
 from tests.waiting import until
 

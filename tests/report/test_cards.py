@@ -6,8 +6,8 @@ import pytest
 from hmz_mp.report import cards as module
 from hmz_mp.report.cards import Card, read_cards
 from hmz_mp.report.spans import Clock
+from hmz_mp.runs.finding import open_run
 from hmz_mp.runs.patches import PatchJournal
-from hmz_mp.runs.reading import open_run
 
 from ..runs.support import new_ledger, turn
 from .runs import NASTY_SHOWN, ran, write_run

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hmz_mp.report.page import page_pieces
-from hmz_mp.runs.reading import open_run
+from hmz_mp.runs.finding import open_run
 
 from .browser import Browser, find_browser
 from .runs import NASTY_SHOWN, write_run

@@ -9,7 +9,7 @@ import pytest
 
 from hmz_mp.report import page as module
 from hmz_mp.report.page import page_pieces
-from hmz_mp.runs.reading import open_run
+from hmz_mp.runs.finding import open_run
 
 from ..runs.support import new_ledger, turn
 from .runs import NASTY_SHOWN, ran, write_run

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from hmz_mp.report.spans import Clock, in_slots, ran_by_worker, read_spans
 from hmz_mp.runs.database import Beginning
+from hmz_mp.runs.finding import open_run
 from hmz_mp.runs.ledger import Ledger
-from hmz_mp.runs.reading import open_run
 
 from ..runs.support import new_ledger, turn
 

@@ -8,7 +8,7 @@ import pytest
 
 from hmz_mp.core.ambient import TurnRecord
 from hmz_mp.report.trace import trace_pieces
-from hmz_mp.runs.reading import open_run
+from hmz_mp.runs.finding import open_run
 
 from ..runs.support import new_ledger, turn
 

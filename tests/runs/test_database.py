@@ -10,8 +10,8 @@ import pytest
 from hmz_mp.errors import BadInput
 from hmz_mp.runs import database
 from hmz_mp.runs.database import Beginning
+from hmz_mp.runs.finding import open_run
 from hmz_mp.runs.ledger import Ledger
-from hmz_mp.runs.reading import open_run
 from hmz_mp.runs.schema import READABLE, TURN_COLUMNS, VERSION
 
 from .support import new_ledger, turn

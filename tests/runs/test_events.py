@@ -7,8 +7,8 @@ import pytest
 from hmz_mp.runs import events as module
 from hmz_mp.runs.database import Beginning
 from hmz_mp.runs.events import event_file
+from hmz_mp.runs.finding import open_run
 from hmz_mp.runs.ledger import Ledger
-from hmz_mp.runs.reading import open_run
 from hmz_mp.runs.schema import VERSION
 
 from .support import new_ledger, turn

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from hmz_mp.runs.reading import RecordedRun, RunSummary
+from hmz_mp.runs.reading import RecordedRun
 from hmz_mp.runs.schema import DATABASE
+from hmz_mp.runs.summaries import RunSummary
 
 from .support import new_ledger, turn
 

@@ -15,9 +15,9 @@ import pytest
 from hmz_mp.core.ambient import TurnRecord, TurnState
 from hmz_mp.runs import backlog, database
 from hmz_mp.runs import ledger as module
+from hmz_mp.runs.finding import open_run
 from hmz_mp.runs.ledger import Ledger
 from hmz_mp.runs.masking import Masks
-from hmz_mp.runs.reading import open_run
 from hmz_mp.runs.schema import TURN_COLUMNS, VERSION
 
 from .support import new_ledger, turn

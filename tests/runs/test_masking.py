@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hmz_mp.runs.finding import open_run
 from hmz_mp.runs.masking import LEAST, MASK, Masks
-from hmz_mp.runs.reading import open_run
 
 from .support import new_ledger, turn
 

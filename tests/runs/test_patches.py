@@ -10,8 +10,9 @@ import pytest
 
 from hmz_mp.errors import BadInput
 from hmz_mp.runs import runs_directory
+from hmz_mp.runs.finding import open_run
 from hmz_mp.runs.patches import PatchJournal
-from hmz_mp.runs.reading import PatchState, open_run
+from hmz_mp.runs.reading import PatchState
 from hmz_mp.worktrees.applying import RecordedPatch
 from hmz_mp.worktrees.checkout import Checkout
 from hmz_mp.worktrees.patches import Change, Entry

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from hmz_mp.errors import BadInput
-from hmz_mp.runs.reading import list_runs, open_run
+from hmz_mp.runs.finding import list_runs, open_run
 from hmz_mp.runs.schema import replace_statements
 
 from .support import new_ledger, turn
@@ -236,17 +236,17 @@ def test_a_damaged_ledger_is_bad_input_when_its_turns_are_read(runs_dir: Path) -
 def test_a_directory_where_nothing_may_be_written_can_be_read(
     runs_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hmz_mp.runs import reading
+    from hmz_mp.runs import opening
 
     finished_run(runs_dir)
-    real = reading._opened
+    real = opening._opened
 
     def only_immutable(path: Path, mode: str) -> tuple[sqlite3.Connection, sqlite3.Error | None]:
         if mode != "immutable=1":
             raise sqlite3.OperationalError("unable to open database file")
         return real(path, mode)
 
-    monkeypatch.setattr(reading, "_opened", only_immutable)
+    monkeypatch.setattr(opening, "_opened", only_immutable)
     with open_run(runs_dir, "last") as run:
         assert len(list(run.turns())) == 4
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from hmz_mp.errors import BadInput
-from hmz_mp.runs.reading import RecordedRun, list_runs, open_run
+from hmz_mp.runs.finding import list_runs, open_run
+from hmz_mp.runs.reading import RecordedRun
 from hmz_mp.runs.salvage import is_damage
 
 from .support import new_ledger, turn

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from hmz_mp.runs import runs_directory
-from hmz_mp.runs.reading import open_run
+from hmz_mp.runs.finding import open_run
 from hmz_mp_bench.contenders.base import Contender
 from hmz_mp_bench.procedures import verify
 
