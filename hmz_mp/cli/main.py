@@ -46,7 +46,7 @@ COMMANDS = {
     ),
     "apply": ("hmz_mp.cli.apply:apply_command", "Apply what is left of a run's patches."),
     "rm": ("hmz_mp.cli.rm:rm_command", "Remove a run and all that was written down of it."),
-    "gc": ("hmz_mp.cli.gc:gc_command", "Remove worktrees that killed runs have left."),
+    "gc": ("hmz_mp.cli.gc:gc_command", "Remove what killed runs have left."),
     "flows": ("hmz_mp.cli.flows:flows_command", "List the flows that are found by name."),
     "doctor": ("hmz_mp.cli.doctor:doctor_command", "Say what works on this machine."),
     "bench": ("hmz_mp.cli.bench:bench_command", "Compare with other executors; tune widths."),

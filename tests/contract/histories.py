@@ -336,7 +336,13 @@ class History:
             self.wrong.append(f"workers are left: {self.engine.workers}")
 
     def close(self) -> None:
-        """Let go of the loop and of what was put in place of others, whatever happened."""
+        """Let go of the loop and of what was put in place of others, whatever happened.
+
+        Turns too: what they were submitted with may refer to this, and the collector does not look
+        into jobs.
+        """
+        self.calls.clear()
+        self.in_flight.clear()
         self.loop.close()
         self._stack.close()
 
