@@ -1,7 +1,8 @@
 """``python -m bench.faults [PEER ...]``: show every fault to every executor, and print a table.
 
 Each fault runs in a fresh process, which is killed with all that it started when it does not end.
-Peers that are not installed are left out.
+Peers that are not installed are left out. Other processes are waited for by looking again and
+again, within a bound: executors of all kinds have nothing else in common that tells.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What is shipped to the executors: calls that do harm, and good ones beside them."""
+"""What is shipped to the executors: calls that do harm, and good ones beside them.
+
+They sleep for as long as such a call takes, so that others run or wait when it does its harm.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """What the workers of every contender run.
 
-Light to import, as some workloads time the import, and others weigh who has imported it.
+Light to import, as some workloads time the import, and others weigh who has imported it. Those that
+sleep stand for calls that wait, or stay until they are killed.
 """
 
 from __future__ import annotations

@@ -12,7 +12,11 @@ Function = Callable[..., Any]
 
 
 class Contender:
-    """One executor of ``workers`` processes, open inside its ``async with``."""
+    """One executor of ``workers`` processes, open inside its ``async with``.
+
+    What raises `NotImplementedError` here is what an executor need not have. Which ones have not,
+    and why, is said with the workloads that ask for it.
+    """
 
     loop: ClassVar[Literal["asyncio", "trio"]] = "asyncio"
 
